@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// Which configurations make a decoder.
+#include "engine/config.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "engine/error.h"
+#include "engine/model.h"
+
+namespace kvcheck {
+namespace {
+
+// No dimension of a decoder that fits into kBytesMax is larger; keeps all products below 2^63.
+constexpr int kDimensionMax = 1 << 24;
+constexpr int kLayersMax = 4096;
+
+void in_range(std::string_view where, std::string_view field, int value, int most) {
+  if (value >= 1 && value <= most) return;
+  throw bad_input({where, field, fmt::format("1 to {}", most), fmt::format("{}", value)});
+}
+
+void dimensions(const Config& c, std::string_view where) {
+  in_range(where, "vocabulary", c.vocabulary, kDimensionMax);
+  in_range(where, "width", c.width, kDimensionMax);
+  in_range(where, "layers", c.layers, kLayersMax);
+  in_range(where, "query_heads", c.query_heads, kDimensionMax);
+  in_range(where, "kv_heads", c.kv_heads, kDimensionMax);
+  in_range(where, "head_size", c.head_size, kDimensionMax);
+  in_range(where, "mlp_width", c.mlp_width, kDimensionMax);
+  in_range(where, "context", c.context, kDimensionMax);
+  in_range(where, "query_heads x head_size",
+           std::min(c.query_heads, kDimensionMax / c.head_size + 1) * c.head_size, kDimensionMax);
+}
+
+void divisions(const Config& c, std::string_view where) {
+  if (c.query_heads % c.kv_heads != 0) {
+    throw bad_input({where, "query_heads", fmt::format("a multiple of kv_heads {}", c.kv_heads),
+                     fmt::format("{}", c.query_heads)});
+  }
+  if (c.positions == Positions::rotary && c.head_size % 2 != 0) {
+    throw bad_input({where, "head_size", "an even number for rotary positions",
+                     fmt::format("{}", c.head_size)});
+  }
+}
+
+void numbers(const Config& c, std::string_view where) {
+  if (!(c.norm_epsilon > 0.0 && c.norm_epsilon < 1.0)) {
+    throw bad_input(
+        {where, "norm_epsilon", "a number above 0 and below 1", fmt::format("{}", c.norm_epsilon)});
+  }
+  if (!(c.rotary_base > 1.0 && std::isfinite(c.rotary_base))) {
+    throw bad_input(
+        {where, "rotary_base", "a finite number above 1", fmt::format("{}", c.rotary_base)});
+  }
+  if (c.windows.size() != static_cast<std::size_t>(c.layers)) {
+    throw bad_input({where, "windows", fmt::format("one number a layer, {}", c.layers),
+                     fmt::format("{}", c.windows.size())});
+  }
+  for (const int window : c.windows) {
+    if (window < 0) {
+      throw bad_input({where, "windows", "0 (all) or more", fmt::format("{}", window)});
+    }
+  }
+}
+
+void size(const Config& c, std::string_view where) {
+  // Estimated in floating point first: the sum over many large layers could pass 2^63.
+  const double kv = double(c.kv_heads) * c.head_size;
+  const double per_layer = double(c.width) * (2.0 * c.query_width() + 2.0 * kv + 3.0 * c.mlp_width);
+  const double tables = double(c.width) * (2.0 * c.vocabulary + c.context);
+  const double weights = sizeof(float) * (tables + c.layers * per_layer);
+  if (!(weights <= double(kBytesMax))) {
+    throw bad_input({where, "weights", fmt::format("at most {} bytes", kBytesMax),
+                     fmt::format("about {:.3g} bytes", weights)});
+  }
+  const double cache = 2.0 * c.layers * double(c.context) * kv * sizeof(double);
+  if (!(cache <= double(kBytesMax))) {
+    throw bad_input({where, "cache at full context", fmt::format("at most {} bytes", kBytesMax),
+                     fmt::format("about {:.3g} bytes", cache)});
+  }
+}
+
+}  // namespace
+
+void validate(const Config& config, std::string_view where) {
+  dimensions(config, where);
+  divisions(config, where);
+  numbers(config, where);
+  size(config, where);
+}
+
+std::int64_t cache_bytes(const Config& config, int rows, int scalar_size) {
+  return std::int64_t{2} * config.layers * rows * config.kv_heads * config.head_size * scalar_size;
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+// Reads and writes configurations through one list of their fields.
+#include "engine/config_json.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/echo.h"
+#include "engine/error.h"
+#include "engine/strict_json.h"
+
+namespace kvcheck {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kFormat = "kvcheck-model-1";
+
+enum class Presence { required, optional };
+
+// Calls visit(key, field, presence) for every field, in the order of the text. C is Config, const
+// or not.
+template <typename C, typename Visit>
+void visit_fields(C& c, Visit&& visit) {
+  using enum Presence;
+  visit("vocabulary", c.vocabulary, required);
+  visit("width", c.width, required);
+  visit("layers", c.layers, required);
+  visit("query_heads", c.query_heads, required);
+  visit("kv_heads", c.kv_heads, required);
+  visit("head_size", c.head_size, required);
+  visit("mlp_width", c.mlp_width, required);
+  visit("context", c.context, required);
+  visit("norm", c.norm, required);
+  visit("norm_epsilon", c.norm_epsilon, optional);
+  visit("positions", c.positions, required);
+  visit("rotary_pairs", c.rotary_pairs, optional);
+  visit("rotary_base", c.rotary_base, optional);
+  visit("mlp", c.mlp, required);
+  visit("qkv_bias", c.qkv_bias, optional);
+  visit("attention_output_bias", c.attention_output_bias, optional);
+  visit("mlp_bias", c.mlp_bias, optional);
+  visit("output", c.output, required);
+  visit("windows", c.windows, optional);
+}
+
+constexpr auto choices(Norm) { return std::array{Norm::layer, Norm::rms}; }
+constexpr auto choices(Positions) {
+  return std::array{Positions::none, Positions::learned, Positions::rotary};
+}
+constexpr auto choices(RotaryPairs) {
+  return std::array{RotaryPairs::interleaved, RotaryPairs::halves};
+}
+constexpr auto choices(Mlp) { return std::array{Mlp::gelu_tanh, Mlp::swiglu}; }
+constexpr auto choices(Output) { return std::array{Output::tied, Output::separate}; }
+
+void read(const Json& value, const JsonPlace& place, int& field) {
+  constexpr std::string_view kExpected = "a whole number of 32 bits";
+  // Above 2^63 the library's signed reading wraps round, hence the unsigned one first.
+  using Limits = std::numeric_limits<int>;
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{Limits::max()}) {
+    throw bad_value(place, kExpected, &value);
+  }
+  if (!value.is_number_integer() || value.get<std::int64_t>() < Limits::min()) {
+    throw bad_value(place, kExpected, &value);
+  }
+  field = value.get<int>();
+}
+
+void read(const Json& value, const JsonPlace& place, double& field) {
+  if (!value.is_number()) throw bad_value(place, "a number", &value);
+  field = value.get<double>();
+}
+
+void read(const Json& value, const JsonPlace& place, bool& field) {
+  if (!value.is_boolean()) throw bad_value(place, "true or false", &value);
+  field = value.get<bool>();
+}
+
+void read(const Json& value, const JsonPlace& place, std::vector<int>& field) {
+  if (!value.is_array()) throw bad_value(place, "an array of whole numbers", &value);
+  for (const Json& element : value) read(element, place, field.emplace_back());
+}
+
+template <typename Choice>
+void read(const Json& value, const JsonPlace& place, Choice& field) {
+  std::string expected;
+  for (const Choice choice : choices(Choice{})) {
+    if (value == name(choice)) {
+      field = choice;
+      return;
+    }
+    expected += fmt::format("{}\"{}\"", expected.empty() ? "" : " or ", name(choice));
+  }
+  throw bad_value(place, expected, &value);
+}
+
+template <typename Value>
+std::string text_of(const Value& value) {
+  if constexpr (std::is_enum_v<Value>) {
+    return Json(name(value)).dump();
+  } else {
+    return Json(value).dump();
+  }
+}
+
+void require_format(const Json& object, std::string_view where) {
+  const Json* format = find_key(object, "format");
+  if (format && *format == kFormat) return;
+  throw bad_value({where, "format"}, fmt::format("\"{}\"", kFormat), format);
+}
+
+std::vector<std::string_view> known_keys() {
+  std::vector<std::string_view> keys{"format"};
+  const Config any;
+  visit_fields(any, [&](std::string_view key, const auto&, Presence) { keys.push_back(key); });
+  return keys;
+}
+
+}  // namespace
+
+std::string config_text(const Config& config) {
+  std::string text = fmt::format("{{\n  \"format\": \"{}\"", kFormat);
+  visit_fields(config, [&](std::string_view key, const auto& field, Presence) {
+    text += fmt::format(",\n  \"{}\": {}", key, text_of(field));
+  });
+  return text + "\n}";
+}
+
+Config parse_config(std::string_view text, std::string_view where) {
+  const Json object = parse_json(text, where);
+  require_object(object, {where, "configuration"});
+  require_format(object, where);
+  require_known_keys(object, known_keys(), {where, "configuration"});
+  Config config;
+  visit_fields(config, [&](std::string_view key, auto& field, Presence presence) {
+    const Json* value = find_key(object, key);
+    if (value) return read(*value, {where, key}, field);
+    if (presence == Presence::required) throw bad_value({where, key}, "a value", nullptr);
+  });
+  // A layer count too large to be true is left to validate(), before anything is allocated for it.
+  constexpr int kLayersBelievable = 1 << 16;
+  if (!object.contains("windows") && config.layers > 0 && config.layers <= kLayersBelievable) {
+    config.windows.assign(static_cast<std::size_t>(config.layers), 0);
+  }
+  validate(config, where);
+  return config;
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+// A configuration as JSON text, the config.json of a model folder.
+//
+// "format" is "kvcheck-model-1"; every other key has the name of a Config field. Keys that may be
+// absent, with Config's defaults: norm_epsilon, rotary_pairs, rotary_base, qkv_bias,
+// attention_output_bias, mlp_bias and windows (all 0). Every other key is required, an unknown key
+// is an Error: a choice that is not understood must not be dropped in silence.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "engine/config.h"
+
+namespace kvcheck {
+
+// All keys in one stable order, no newline at the end; parse_config gives the same Config back.
+[[nodiscard]] std::string config_text(const Config& config);
+
+// A validated configuration; `where` names the file in messages.
+[[nodiscard]] Config parse_config(std::string_view text, std::string_view where);
+
+}  // namespace kvcheck

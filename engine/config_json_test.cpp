@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT
+#include "engine/config_json.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <ostream>
+
+#include "engine/test_support.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr const char* kTinyText = R"({
+  "format": "kvcheck-model-1",
+  "vocabulary": 2,
+  "width": 1,
+  "layers": 1,
+  "query_heads": 1,
+  "kv_heads": 1,
+  "head_size": 1,
+  "mlp_width": 1,
+  "context": 4,
+  "norm": "rms",
+  "norm_epsilon": 1e-05,
+  "positions": "none",
+  "rotary_pairs": "halves",
+  "rotary_base": 10000.0,
+  "mlp": "gelu-tanh",
+  "qkv_bias": false,
+  "attention_output_bias": false,
+  "mlp_bias": false,
+  "output": "tied",
+  "windows": [0]
+})";
+
+TEST(ConfigText, has_all_keys_in_one_order) { EXPECT_EQ(config_text(tiny_config()), kTinyText); }
+
+RC_GTEST_PROP(ConfigText, is_undone_by_parse_config, (std::uint64_t seed)) {
+  const Config config = random_config(seed);
+  RC_ASSERT(parse_config(config_text(config), "c") == config);
+}
+
+TEST(ParseConfig, takes_defaults_for_keys_that_may_be_absent) {
+  const Config config = parse_config(R"({
+    "format": "kvcheck-model-1", "vocabulary": 5, "width": 4, "layers": 3, "query_heads": 2,
+    "kv_heads": 1, "head_size": 2, "mlp_width": 6, "context": 7, "norm": "layer",
+    "positions": "rotary", "mlp": "swiglu", "output": "separate"})",
+                                     "c");
+  Config expected;
+  expected.vocabulary = 5;
+  expected.width = 4;
+  expected.layers = 3;
+  expected.query_heads = 2;
+  expected.kv_heads = 1;
+  expected.head_size = 2;
+  expected.mlp_width = 6;
+  expected.context = 7;
+  expected.positions = Positions::rotary;
+  expected.mlp = Mlp::swiglu;
+  expected.output = Output::separate;
+  expected.windows = {0, 0, 0};
+  EXPECT_EQ(config, expected);
+}
+
+TEST(ParseConfig, takes_keys_in_any_order_and_whole_numbers_for_fractions) {
+  const Config config = parse_config(R"({"windows": [2],
+    "output": "tied", "mlp": "swiglu", "rotary_base": 500, "rotary_pairs": "interleaved",
+    "positions": "learned", "norm": "rms", "context": 7, "mlp_width": 6, "head_size": 2,
+    "kv_heads": 1, "query_heads": 2, "layers": 1, "width": 4, "vocabulary": 5,
+    "format": "kvcheck-model-1"})",
+                                     "c");
+  EXPECT_EQ(config.rotary_base, 500.0);
+  EXPECT_EQ(config.rotary_pairs, RotaryPairs::interleaved);
+  EXPECT_EQ(config.windows, std::vector<int>{2});
+}
+
+struct Wrong {
+  const char* name;
+  std::pair<std::string, std::string> change;  // of kTinyText
+  const char* message;
+};
+
+void PrintTo(const Wrong& wrong, std::ostream* out) { *out << wrong.name; }
+
+const Wrong kWrong[] = {
+    {"malformed_json",
+     {"\"kvcheck-model-1\",", "\"kvcheck-model-1\""},
+     "c: malformed JSON at byte 46 (line 3, column 14), expected JSON, got "
+     "\"el-1\"\\n  \"vocabulary\"\""},
+    {"no_format",
+     {"\"format\": \"kvcheck-model-1\",", ""},
+     "c: format, expected \"kvcheck-model-1\", got none"},
+    {"another_format",
+     {"model-1", "model-2"},
+     "c: format, expected \"kvcheck-model-1\", got \"kvcheck-model-2\""},
+    {"an_unknown_key",
+     {"\"norm_epsilon\"", "\"norm_eps\""},
+     "c: unknown key in configuration, expected one of format, vocabulary, width, layers, "
+     "query_heads, kv_heads, head_size, mlp_width, context, norm, norm_epsilon, positions, "
+     "rotary_pairs, rotary_base, mlp, qkv_bias, attention_output_bias, mlp_bias, output, windows, "
+     "got \"norm_eps\""},
+    {"a_key_twice",
+     {"\"width\": 1", "\"width\": 1, \"width\": 1"},
+     "c: key \"width\", expected it once, got it again"},
+    {"no_vocabulary", {"\"vocabulary\": 2,", ""}, "c: vocabulary, expected a value, got none"},
+    {"no_width", {"\"width\": 1,", ""}, "c: width, expected a value, got none"},
+    {"no_layers", {"\"layers\": 1,", ""}, "c: layers, expected a value, got none"},
+    {"no_query_heads", {"\"query_heads\": 1,", ""}, "c: query_heads, expected a value, got none"},
+    {"no_kv_heads", {"\"kv_heads\": 1,", ""}, "c: kv_heads, expected a value, got none"},
+    {"no_head_size", {"\"head_size\": 1,", ""}, "c: head_size, expected a value, got none"},
+    {"no_mlp_width", {"\"mlp_width\": 1,", ""}, "c: mlp_width, expected a value, got none"},
+    {"no_context", {"\"context\": 4,", ""}, "c: context, expected a value, got none"},
+    {"no_norm", {"\"norm\": \"rms\",", ""}, "c: norm, expected a value, got none"},
+    {"no_positions", {"\"positions\": \"none\",", ""}, "c: positions, expected a value, got none"},
+    {"no_mlp", {"\"mlp\": \"gelu-tanh\",", ""}, "c: mlp, expected a value, got none"},
+    {"no_output", {"\"output\": \"tied\",", ""}, "c: output, expected a value, got none"},
+    {"a_fraction_for_a_whole_number",
+     {"\"width\": 1", "\"width\": 1.0"},
+     "c: width, expected a whole number of 32 bits, got 1.0"},
+    {"a_text_for_a_whole_number",
+     {"\"width\": 1", "\"width\": \"1\""},
+     "c: width, expected a whole number of 32 bits, got \"1\""},
+    {"a_whole_number_that_wraps_in_32_bits",
+     {"\"width\": 1", "\"width\": 4294967297"},
+     "c: width, expected a whole number of 32 bits, got 4294967297"},
+    {"a_whole_number_below_32_bits",
+     {"\"width\": 1", "\"width\": -2147483649"},
+     "c: width, expected a whole number of 32 bits, got -2147483649"},
+    {"a_whole_number_that_wraps_in_64_bits",
+     {"\"width\": 1", "\"width\": 18446744073709551615"},
+     "c: width, expected a whole number of 32 bits, got 18446744073709551615"},
+    {"a_whole_number_beyond_64_bits",
+     {"\"width\": 1", "\"width\": 18446744073709551617"},
+     "c: width, expected a whole number of 32 bits, got 1.8446744073709552e+19"},
+    {"a_whole_number_out_of_range",
+     {"\"width\": 1", "\"width\": -2147483648"},
+     "c: width, expected 1 to 16777216, got -2147483648"},
+    {"null_for_a_number", {"1e-05", "null"}, "c: norm_epsilon, expected a number, got null"},
+    {"a_text_for_a_number",
+     {"10000.0", "\"1e4\""},
+     "c: rotary_base, expected a number, got \"1e4\""},
+    {"a_number_out_of_range",
+     {"1e-05", "1.5"},
+     "c: norm_epsilon, expected a number above 0 and below 1, got 1.5"},
+    {"a_number_for_a_flag",
+     {"\"qkv_bias\": false", "\"qkv_bias\": 0"},
+     "c: qkv_bias, expected true or false, got 0"},
+    {"an_unknown_norm",
+     {"\"rms\"", "\"batch\""},
+     "c: norm, expected \"layer\" or \"rms\", got \"batch\""},
+    {"a_number_for_a_norm", {"\"rms\"", "1"}, "c: norm, expected \"layer\" or \"rms\", got 1"},
+    {"unknown_positions",
+     {"\"none\"", "\"alibi\""},
+     "c: positions, expected \"none\" or \"learned\" or \"rotary\", got \"alibi\""},
+    {"unknown_rotary_pairs",
+     {"\"halves\"", "\"Halves\""},
+     "c: rotary_pairs, expected \"interleaved\" or \"halves\", got \"Halves\""},
+    {"an_unknown_mlp",
+     {"\"gelu-tanh\"", "\"gelu\""},
+     "c: mlp, expected \"gelu-tanh\" or \"swiglu\", got \"gelu\""},
+    {"an_unknown_output",
+     {"\"tied\"", "true"},
+     "c: output, expected \"tied\" or \"separate\", got true"},
+    {"one_number_for_all_windows",
+     {"[0]", "0"},
+     "c: windows, expected an array of whole numbers, got 0"},
+    {"a_text_among_the_windows",
+     {"[0]", "[\"0\"]"},
+     "c: windows, expected a whole number of 32 bits, got \"0\""},
+    {"too_many_windows", {"[0]", "[0, 0]"}, "c: windows, expected one number a layer, 1, got 2"},
+    {"explicit_windows_for_no_layer",
+     {"[0]", "[]"},
+     "c: windows, expected one number a layer, 1, got 0"},
+    {"too_many_layers",
+     {"\"layers\": 1", "\"layers\": 2147483647"},
+     "c: layers, expected 1 to 4096, got 2147483647"},
+};
+
+class WrongConfigText : public testing::TestWithParam<Wrong> {};
+
+TEST_P(WrongConfigText, is_an_error_with_this_message) {
+  const std::string text = replaced(kTinyText, GetParam().change);
+  EXPECT_EQ(error_of([&] { (void)parse_config(text, "c"); }), GetParam().message);
+}
+
+INSTANTIATE_TEST_SUITE_P(ParseConfig, WrongConfigText, testing::ValuesIn(kWrong),
+                         [](const auto& param) { return std::string(param.param.name); });
+
+TEST(ParseConfig, text_that_is_no_object_is_an_error) {
+  EXPECT_EQ(error_of([] { (void)parse_config("[1]", "c"); }),
+            "c: configuration, expected an object, got [1]");
+}
+
+TEST(ParseConfig, absent_windows_of_too_many_layers_allocate_nothing) {
+  std::string text = replaced(kTinyText, {"\"layers\": 1", "\"layers\": 2147483647"});
+  text = replaced(text, {",\n  \"windows\": [0]", ""});
+  EXPECT_EQ(error_of([&] { (void)parse_config(text, "c"); }),
+            "c: layers, expected 1 to 4096, got 2147483647");
+}
+
+}  // namespace
+}  // namespace kvcheck

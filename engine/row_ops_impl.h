@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: MIT
+// Row arithmetic for any scalar. Every kernel works on chunks of rows (or, for a single row, of
+// outputs), and each element of a chunk sees the same operations in the same order as a lone one
+// would: vector registers only run several elements side by side.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "engine/ops.h"
+
+namespace kvcheck::row {
+
+template <typename T, int W>
+using Lanes = Eigen::Array<T, W, 1>;
+template <int W>
+using Width = std::integral_constant<int, W>;
+
+template <int W, typename T>
+Eigen::Map<Lanes<std::remove_const_t<T>, W>> lanes(T* at) requires(!std::is_const_v<T>) {
+  return Eigen::Map<Lanes<T, W>>(at);
+}
+template <int W, typename T>
+Eigen::Map<const Lanes<T, W>> lanes(const T* at) {
+  return Eigen::Map<const Lanes<T, W>>(at);
+}
+
+// Calls work(Width<W>, first) until `count` elements are covered, widest first.
+template <typename Work>
+void chunks(int count, Work work) {
+  int at = 0;
+  for (; at + 8 <= count; at += 8) work(Width<8>{}, at);
+  for (; at + 4 <= count; at += 4) work(Width<4>{}, at);
+  for (; at < count; ++at) work(Width<1>{}, at);
+}
+
+// e^x for float and double from multiplications and additions only, so that an element does not
+// depend on its neighbours: range reduction by ln 2 in two parts (Cody and Waite), then the Taylor
+// series on |r| <= ln 2 / 2, whose first dropped term is below a quarter of an ULP. Below the
+// smallest normal result 0; above 88 (float) and 709 (double) infinity; NaN stays NaN.
+template <typename T>
+struct ExpConstants;
+template <>
+struct ExpConstants<float> {
+  using Bits = std::uint32_t;
+  static constexpr float kLow = -87.0f, kHigh = 88.0f;
+  static constexpr float kShift = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  static constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
+  static constexpr int kMantissa = 23, kBias = 127, kTerms = 7;
+};
+template <>
+struct ExpConstants<double> {
+  using Bits = std::uint64_t;
+  static constexpr double kLow = -708.0, kHigh = 709.0;
+  static constexpr double kShift = 6755399441055744.0;  // 1.5 * 2^52
+  static constexpr double kLn2High = 0.693147180369123816490, kLn2Low = 1.90821492927058770002e-10;
+  static constexpr int kMantissa = 52, kBias = 1023, kTerms = 13;
+};
+
+// 1 / n!
+template <typename T>
+constexpr T reciprocal_factorial(int n) {
+  long double product = 1;
+  for (int i = 2; i <= n; ++i) product *= i;
+  return static_cast<T>(1 / product);
+}
+
+// The terms r^(i - n) / i! from i = n on, Horner's way; by recursion, since a loop would keep the compiler from
+// running the elements of a block side by side.
+template <int n, typename T>
+inline T exponential_series(T r) {
+  if constexpr (n == ExpConstants<T>::kTerms) {
+    return reciprocal_factorial<T>(n);
+  } else {
+    return exponential_series<n + 1>(r) * r + reciprocal_factorial<T>(n);
+  }
+}
+
+template <typename T>
+inline T exponential(T x) {
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
+    using C = ExpConstants<T>;
+    constexpr T infinity = std::numeric_limits<T>::infinity();
+    // Written so that a NaN is kept: both comparisons are false for it.
+    const T low = x < C::kLow ? C::kLow : x;
+    const T bounded = low > C::kHigh ? C::kHigh : low;
+    const T shifted = bounded * static_cast<T>(1.4426950408889634074L) + C::kShift;
+    const T whole = shifted - C::kShift;
+    const T r = (bounded - whole * C::kLn2High) - whole * C::kLn2Low;
+    const T series = exponential_series<0>(r);
+    const auto bits = std::bit_cast<typename C::Bits>(shifted);
+    const auto power = static_cast<typename C::Bits>((bits + C::kBias) << C::kMantissa);
+    const T result = series * std::bit_cast<T>(power);
+    return x < C::kLow ? T{0} : (x > C::kHigh ? infinity : result);
+  } else {
+    using std::exp;
+    return exp(x);
+  }
+}
+
+template <Scalar T>
+void product_of_chunk(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias, View<T> out,
+                      int first, auto width) {
+  constexpr int W = decltype(width)::value;
+  constexpr int kTogether = 4;  // outputs at once: enough independent sums to hide their latency
+  const int in = x.features;
+  const int outputs = out.features;
+  const std::ptrdiff_t row = weight.outerStride();
+  int o = 0;
+  for (; o + kTogether <= outputs; o += kTogether) {
+    Lanes<T, W> sum[kTogether];
+    for (auto& s : sum) s.setConstant(T(0));
+    const T* w = weight.data() + o;
+    for (int k = 0; k < in; ++k, w += row) {
+      const Lanes<T, W> xs = lanes<W>(x.feature(k) + first);
+      for (int j = 0; j < kTogether; ++j) sum[j] += xs * w[j];
+    }
+    for (int j = 0; j < kTogether; ++j) {
+      if (bias.size() > 0) sum[j] += bias[o + j];
+      lanes<W>(out.feature(o + j) + first) = sum[j];
+    }
+  }
+  for (; o < outputs; ++o) {
+    Lanes<T, W> sum = Lanes<T, W>::Constant(T(0));
+    for (int k = 0; k < in; ++k) sum += lanes<W>(x.feature(k) + first) * weight(k, o);
+    if (bias.size() > 0) sum += bias[o];
+    lanes<W>(out.feature(o) + first) = sum;
+  }
+}
+
+template <Scalar T>
+void product_of_row(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias, View<T> out,
+                    int row) {
+  chunks(out.features, [&](auto width, int o) {
+    constexpr int W = decltype(width)::value;
+    Lanes<T, W> sum = Lanes<T, W>::Constant(T(0));
+    for (int k = 0; k < x.features; ++k) {
+      sum += lanes<W>(weight.data() + k * weight.outerStride() + o) * x.feature(k)[row];
+    }
+    if (bias.size() > 0) sum += lanes<W>(bias.data() + o);
+    for (int j = 0; j < W; ++j) out.feature(o + j)[row] = sum[j];
+  });
+}
+
+template <Scalar T>
+void product(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias, View<T> out) {
+  chunks(x.rows, [&](auto width, int first) {
+    if constexpr (decltype(width)::value == 1) {
+      product_of_row(x, weight, bias, out, first);
+    } else {
+      product_of_chunk(x, weight, bias, out, first, width);
+    }
+  });
+}
+
+template <Scalar T>
+void normalize(View<const T> x, const NormWeights<T>& weights, T epsilon, View<T> out) {
+  const bool centred = weights.shift.size() > 0;
+  const int width = x.features;
+  chunks(x.rows, [&](auto lanes_width, int first) {
+    constexpr int W = decltype(lanes_width)::value;
+    using L = Lanes<T, W>;
+    L mean = L::Constant(T(0));
+    if (centred) {
+      for (int f = 0; f < width; ++f) mean += lanes<W>(x.feature(f) + first);
+      mean /= T(width);
+    }
+    L squares = L::Constant(T(0));
+    for (int f = 0; f < width; ++f) {
+      const L centre = lanes<W>(x.feature(f) + first) - mean;
+      squares += centre * centre;
+    }
+    squares = squares / T(width) + epsilon;
+    L inverse;
+    // Not Eigen's square root, which may be an approximation.
+    for (int j = 0; j < W; ++j) {
+      using std::sqrt;
+      inverse[j] = T(1) / sqrt(squares[j]);
+    }
+    for (int f = 0; f < width; ++f) {
+      L y = (lanes<W>(x.feature(f) + first) - mean) * inverse * weights.scale[f];
+      if (centred) y += weights.shift[f];
+      lanes<W>(out.feature(f) + first) = y;
+    }
+  });
+}
+
+// 0.5 x (1 + tanh(u)) with u = sqrt(2/pi) (x + 0.044715 x^3) is x / (1 + e^(-2u)): Hendrycks and
+// Gimpel (arXiv 1606.08415), the approximation that GPT-2 uses.
+// Calls work(first, count) for the stretches of elements that lie side by side: the whole block where its
+// features follow each other without a gap.
+template <typename T, typename Work>
+void stretches(View<T> x, Work work) {
+  if (x.stride == x.rows) {
+    work(std::ptrdiff_t{0}, x.rows * x.features);
+  } else {
+    for (int f = 0; f < x.features; ++f) work(f * x.stride, x.rows);
+  }
+}
+
+template <Scalar T>
+void gelu_tanh(View<T> x) {
+  stretches(x, [&](std::ptrdiff_t first, int count) {
+    T* v = x.data + first;
+    for (int i = 0; i < count; ++i) {
+      const T linear = T(-1.5957691216057307117597842397375L);  // -2 sqrt(2/pi)
+      const T exponent = linear * (v[i] + T(0.044715L) * (v[i] * v[i] * v[i]));
+      v[i] = v[i] / (T(1) + exponential<T>(exponent));
+    }
+  });
+}
+
+// `gate` and `up` have the same shape and stride.
+template <Scalar T>
+void swiglu(View<const T> gate, View<T> up) {
+  stretches(up, [&](std::ptrdiff_t first, int count) {
+    const T* g = gate.data + first;
+    T* u = up.data + first;
+    for (int i = 0; i < count; ++i) u[i] = g[i] / (T(1) + exponential<T>(-g[i])) * u[i];
+  });
+}
+
+// `x` and `sum` have the same shape and stride.
+template <Scalar T>
+void add(View<const T> x, View<T> sum) {
+  stretches(sum, [&](std::ptrdiff_t first, int count) {
+    const T* from = x.data + first;
+    T* to = sum.data + first;
+    for (int i = 0; i < count; ++i) to[i] = to[i] + from[i];
+  });
+}
+
+template <Scalar T>
+void scores(Heads heads, BlockShape shape, View<const T> query, View<const T> key,
+            VisibleTokens visible, T scale, T* out) {
+  const int lanes_count = shape.sequences;
+  const int keys = visible.count();
+  for (int h = 0; h < heads.query_heads; ++h) {
+    const int kv = h / (heads.query_heads / heads.kv_heads);
+    for (int key_index = 0; key_index < keys; ++key_index) {
+      T* to = out + (h * keys + key_index) * lanes_count;
+      const int q_row = visible.last * lanes_count;
+      const int k_row = (visible.first + key_index) * lanes_count;
+      chunks(lanes_count, [&](auto width, int b) {
+        constexpr int W = decltype(width)::value;
+        Lanes<T, W> sum = Lanes<T, W>::Constant(T(0));
+        for (int d = 0; d < heads.head_size; ++d) {
+          sum += lanes<W>(query.feature(h * heads.head_size + d) + q_row + b) *
+                 lanes<W>(key.feature(kv * heads.head_size + d) + k_row + b);
+        }
+        lanes<W>(to + b) = sum * scale;
+      });
+    }
+  }
+}
+
+template <Scalar T>
+void softmax(int heads, int keys, int lanes_count, T* scores) {
+  const int size = keys * lanes_count;
+  for (int h = 0; h < heads; ++h, scores += size) {
+    chunks(lanes_count, [&](auto width, int b) {
+      constexpr int W = decltype(width)::value;
+      Lanes<T, W> largest = lanes<W>(scores + b);
+      for (int k = 1; k < keys; ++k) {
+        const Lanes<T, W> next = lanes<W>(scores + k * lanes_count + b);
+        for (int j = 0; j < W; ++j) largest[j] = largest[j] < next[j] ? next[j] : largest[j];
+      }
+      for (int k = 0; k < keys; ++k) lanes<W>(scores + k * lanes_count + b) -= largest;
+    });
+    for (int i = 0; i < size; ++i) scores[i] = exponential<T>(scores[i]);
+    chunks(lanes_count, [&](auto width, int b) {
+      constexpr int W = decltype(width)::value;
+      Lanes<T, W> sum = Lanes<T, W>::Constant(T(0));
+      for (int k = 0; k < keys; ++k) sum += lanes<W>(scores + k * lanes_count + b);
+      for (int k = 0; k < keys; ++k) lanes<W>(scores + k * lanes_count + b) /= sum;
+    });
+  }
+}
+
+template <Scalar T>
+void mix(Heads heads, BlockShape shape, const T* probabilities, View<const T> value,
+         VisibleTokens visible, View<T> out) {
+  const int lanes_count = shape.sequences;
+  const int keys = visible.count();
+  for (int h = 0; h < heads.query_heads; ++h) {
+    const int kv = h / (heads.query_heads / heads.kv_heads);
+    const T* p = probabilities + h * keys * lanes_count;
+    for (int d = 0; d < heads.head_size; ++d) {
+      const T* v = value.feature(kv * heads.head_size + d) + visible.first * lanes_count;
+      T* to = out.feature(h * heads.head_size + d) + visible.last * lanes_count;
+      chunks(lanes_count, [&](auto width, int b) {
+        constexpr int W = decltype(width)::value;
+        Lanes<T, W> sum = Lanes<T, W>::Constant(T(0));
+        for (int k = 0; k < keys; ++k) {
+          sum += lanes<W>(p + k * lanes_count + b) * lanes<W>(v + k * lanes_count + b);
+        }
+        lanes<W>(to + b) = sum;
+      });
+    }
+  }
+}
+
+template <Scalar T>
+void cached_scores(Heads heads, const T* query, CachedRows<T> keys, T scale, T* out) {
+  const int size = heads.head_size;
+  for (int h = 0; h < heads.query_heads; ++h) {
+    const T* q = query + h * size;
+    const T* base = keys.base + keys.kv_head_of[static_cast<std::size_t>(h)] * size;
+    for (const int slot : keys.slots) {
+      const T* k = base + slot * keys.stride;
+      T sum = T(0);
+      for (int d = 0; d < size; ++d) sum = sum + q[d] * k[d];
+      *out++ = sum * scale;
+    }
+  }
+}
+
+template <Scalar T>
+void cached_mix(Heads heads, const T* probabilities, CachedRows<T> values, T* out) {
+  const int size = heads.head_size;
+  for (int h = 0; h < heads.query_heads; ++h) {
+    const T* p = probabilities + static_cast<std::ptrdiff_t>(h * values.slots.size());
+    const T* base = values.base + values.kv_head_of[static_cast<std::size_t>(h)] * size;
+    T* to = out + h * size;
+    for (int d = 0; d < size; ++d) to[d] = T(0);
+    for (std::size_t i = 0; i < values.slots.size(); ++i) {
+      const T* v = base + values.slots[i] * values.stride;
+      const T weight = p[i];
+      for (int d = 0; d < size; ++d) to[d] = to[d] + weight * v[d];
+    }
+  }
+}
+
+}  // namespace kvcheck::row
+
+namespace kvcheck {
+
+template <Scalar T>
+const Ops<T>& row_ops() {
+  static constexpr Ops<T> kOps{
+      .arithmetic = Arithmetic::row,
+      .product = row::product<T>,
+      .normalize = row::normalize<T>,
+      .gelu_tanh = row::gelu_tanh<T>,
+      .swiglu = row::swiglu<T>,
+      .add = row::add<T>,
+      .scores = row::scores<T>,
+      .softmax = row::softmax<T>,
+      .mix = row::mix<T>,
+      .cached_scores = row::cached_scores<T>,
+      .cached_mix = row::cached_mix<T>,
+  };
+  return kOps;
+}
+
+template <Scalar T>
+RotaryTable<T> rotary_table(const Config& config) {
+  RotaryTable<T> table;
+  if (config.positions != Positions::rotary) return table;
+  table.pairs = config.head_size / 2;
+  for (int position = 0; position < config.context; ++position) {
+    for (int i = 0; i < table.pairs; ++i) {
+      const long double exponent = -2.0L * i / config.head_size;
+      const long double angle =
+          position * std::pow(static_cast<long double>(config.rotary_base), exponent);
+      table.cosine.push_back(static_cast<T>(std::cos(angle)));
+      table.sine.push_back(static_cast<T>(std::sin(angle)));
+    }
+  }
+  return table;
+}
+
+template <Scalar T>
+void rotate(const RotaryTable<T>& table, RotaryPairs pairs, std::span<const int> positions,
+            int head_size, View<T> x) {
+  const bool halves = pairs == RotaryPairs::halves;
+  for (int head = 0; head < x.features / head_size; ++head) {
+    for (int i = 0; i < table.pairs; ++i) {
+      const int first = head * head_size + (halves ? i : 2 * i);
+      T* a = x.feature(first);
+      T* b = x.feature(first + (halves ? table.pairs : 1));
+      for (int r = 0; r < x.rows; ++r) {
+        const auto at =
+            static_cast<std::size_t>(positions[static_cast<std::size_t>(r)] * table.pairs + i);
+        const T rotated = a[r] * table.cosine[at] - b[r] * table.sine[at];
+        b[r] = a[r] * table.sine[at] + b[r] * table.cosine[at];
+        a[r] = rotated;
+      }
+    }
+  }
+}
+
+}  // namespace kvcheck

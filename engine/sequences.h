@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+// Token sequences as text: one sequence a line, ids or words separated by blanks.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvcheck {
+
+// Blank lines and lines that begin with "# " are skipped. `words` is [vocabulary_size], or empty
+// where the model has none. An unknown word, an id that is not one of 0..vocabulary_size - 1, and a
+// text without any sequence are Errors that name `where` and the line.
+[[nodiscard]] std::vector<std::vector<int>> parse_sequences(std::string_view text,
+                                                            std::string_view where,
+                                                            std::span<const std::string> words,
+                                                            int vocabulary_size);
+
+// One word a line, exactly `vocabulary_size` different ones without blanks. Whole numbers and "#"
+// are no words: a sequence could not tell them from an id and from a comment.
+[[nodiscard]] std::vector<std::string> parse_words(std::string_view text, std::string_view where,
+                                                   int vocabulary_size);
+
+// "0 2 4"
+[[nodiscard]] std::string join_tokens(std::span<const int> tokens);
+
+}  // namespace kvcheck

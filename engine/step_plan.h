@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+// What one cached step will do, as a plain value: the questions that a cache must answer before
+// anything is computed. The cached decoder executes a plan and decides nothing itself, so a wrong
+// cache is a wrong answer here.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "engine/config.h"
+
+namespace kvcheck {
+
+// One input row: a token of one of the sequences that are fed together.
+struct PlannedRow {
+  int sequence;  // index into the feeds of this step
+  int position;  // absolute index of the token: which learned position or rotation it takes
+  int slot;      // where its K/V row goes
+};
+
+// Which slots each row sees, in position order. Layers with the same window share a view.
+struct SlotView {
+  std::vector<int> first;  // [rows + 1]: row r sees slots[first[r]] .. slots[first[r + 1] - 1]
+  std::vector<int> slots;
+
+  [[nodiscard]] std::span<const int> of(int row) const {
+    const auto r = static_cast<std::size_t>(row);
+    return std::span<const int>(slots).subspan(static_cast<std::size_t>(first[r]),
+                                               static_cast<std::size_t>(first[r + 1] - first[r]));
+  }
+};
+
+struct StepPlan {
+  std::vector<PlannedRow> rows;
+  std::vector<int> length_after;  // [feeds]: rows that each sequence holds afterwards
+  std::vector<SlotView> views;
+  std::vector<int> view_of_layer;  // [layers], index into views
+  std::vector<int> kv_head_of;     // [query heads]: the K/V head that serves it
+  std::vector<int> write_store;    // [layers]: the layer whose store takes this layer's rows
+  std::vector<int> read_store;     // [layers]: the layer whose store this layer reads
+};
+
+// A feed as the plan sees it: how many rows the sequence holds, and how many tokens come.
+struct PlannedFeed {
+  int held;
+  int tokens;
+};
+
+// Rewrites a plan before it is executed: how a fault, or an experiment, enters.
+using PlanRewrite = std::function<void(StepPlan&)>;
+
+// The right plan for feeding several sequences in one step over flat caches. Fills `plan`, whose
+// memory is reused. The feeds must fit the context.
+void plan_step(const Config& config, std::span<const PlannedFeed> feeds, StepPlan& plan);
+
+}  // namespace kvcheck

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+// The oracle: logits by recomputing everything from the tokens, with no cache in sight. It shares
+// nothing with the cached decoder but the pure operations of ops.h.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/block.h"
+#include "engine/model.h"
+#include "engine/ops.h"
+#include "engine/site.h"
+#include "engine/tokens.h"
+
+namespace kvcheck {
+
+template <Scalar T>
+class Uncached {
+ public:
+  // Keeps a reference to the model.
+  Uncached(const Model<T>& model, const Ops<T>& ops);
+
+  // Logits of every row (row t * sequences + b), or of the last row of every sequence (row b).
+  // Throws Error for tokens that the model cannot take. The observer, if any, sees every site.
+  // The result stays valid until the next call.
+  View<const T> logits(const TokenBlock& block, Rows rows, const Observer<T>* observer = nullptr);
+
+  [[nodiscard]] const Model<T>& model() const { return model_; }
+
+ private:
+  void embed(const TokenBlock& block);
+  void attention(int layer, BlockShape shape);
+  void attend(int layer, BlockShape shape);
+  void mlp(int layer);
+  void observe(Site site, int layer, View<T> view) const;
+  void observe_attention(Site site, int layer, BlockShape shape, VisibleTokens visible);
+
+  const Model<T>& model_;
+  const Ops<T>& ops_;
+  const RotaryTable<T> rotary_;
+  const T epsilon_;
+  const T scale_;
+  const Vector<T> no_bias_;
+  const Observer<T>* observer_ = nullptr;
+
+  // Work space, kept between calls.
+  Block<T> x_, normed_, query_, key_, value_, attended_, projected_, gate_, up_, logits_;
+  AlignedVector<T> scores_;  // [query head][visible key][sequence]
+  std::vector<int> positions_;
+};
+
+}  // namespace kvcheck

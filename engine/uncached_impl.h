@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+// Bodies of uncached.h for any scalar; uncached.cpp instantiates the usual ones.
+#pragma once
+
+#include <cmath>
+
+#include "engine/uncached.h"
+
+namespace kvcheck {
+
+template <Scalar T>
+Uncached<T>::Uncached(const Model<T>& model, const Ops<T>& ops)
+    : model_(model),
+      ops_(ops),
+      rotary_(rotary_table<T>(model.config)),
+      epsilon_(static_cast<T>(model.config.norm_epsilon)),
+      scale_(static_cast<T>(1.0L / std::sqrt(static_cast<long double>(model.config.head_size)))) {}
+
+template <Scalar T>
+View<const T> Uncached<T>::logits(const TokenBlock& block, Rows rows, const Observer<T>* observer) {
+  const Config& config = model_.config;
+  validate_tokens(config, block.tokens, block.length(), "full");
+  observer_ = observer;
+  const BlockShape shape{block.sequences, block.length()};
+  embed(block);
+  for (int l = 0; l < config.layers; ++l) {
+    attention(l, shape);
+    mlp(l);
+  }
+  View<T> last = x_.view();
+  if (rows == Rows::last) {
+    last = last.rows_from((shape.length - 1) * shape.sequences, shape.sequences);
+  }
+  const View<T> normed = normed_.reshape(last.rows, config.width);
+  ops_.normalize(last, model_.final_norm, epsilon_, normed);
+  observe(Site::final_norm, -1, normed);
+  const View<T> found = logits_.reshape(last.rows, config.vocabulary);
+  ops_.product(normed, model_.output, no_bias_, found);
+  observe(Site::logits, -1, found);
+  return found;
+}
+
+template <Scalar T>
+void Uncached<T>::embed(const TokenBlock& block) {
+  const Config& config = model_.config;
+  const int rows = block.sequences * block.length();
+  const View<T> x = x_.reshape(rows, config.width);
+  positions_.resize(static_cast<std::size_t>(rows));
+  for (int r = 0; r < rows; ++r) {
+    positions_[static_cast<std::size_t>(r)] = r / block.sequences;
+    const int token = block.tokens[static_cast<std::size_t>(r)];
+    for (int f = 0; f < config.width; ++f) x.feature(f)[r] = model_.embedding(token, f);
+  }
+  observe(Site::embedding, -1, x);
+  if (config.positions == Positions::learned) {
+    for (int f = 0; f < config.width; ++f) {
+      T* row = x.feature(f);
+      for (int r = 0; r < rows; ++r) row[r] = row[r] + model_.positions(r / block.sequences, f);
+    }
+  }
+  observe(Site::input, -1, x);
+}
+
+template <Scalar T>
+void Uncached<T>::attention(int layer, BlockShape shape) {
+  const Config& config = model_.config;
+  const Layer<T>& weights = model_.layers[static_cast<std::size_t>(layer)];
+  const View<T> x = x_.view();
+  const View<T> normed = normed_.reshape(x.rows, config.width);
+  ops_.normalize(x, weights.attention_norm, epsilon_, normed);
+  observe(Site::attention_norm, layer, normed);
+  const View<T> query = query_.reshape(x.rows, config.query_width());
+  const View<T> key = key_.reshape(x.rows, config.kv_width());
+  const View<T> value = value_.reshape(x.rows, config.kv_width());
+  ops_.product(normed, weights.query.weight, weights.query.bias, query);
+  ops_.product(normed, weights.key.weight, weights.key.bias, key);
+  ops_.product(normed, weights.value.weight, weights.value.bias, value);
+  if (config.positions == Positions::rotary) {
+    rotate(rotary_, config.rotary_pairs, positions_, config.head_size, query);
+    rotate(rotary_, config.rotary_pairs, positions_, config.head_size, key);
+  }
+  observe(Site::query, layer, query);
+  observe(Site::key, layer, key);
+  observe(Site::value, layer, value);
+  attend(layer, shape);
+  observe(Site::attention, layer, attended_.view());
+  const View<T> projected = projected_.reshape(x.rows, config.width);
+  ops_.product(attended_.view(), weights.attention_output.weight, weights.attention_output.bias,
+               projected);
+  observe(Site::attention_output, layer, projected);
+  ops_.add(projected, x);
+  observe(Site::attention_residual, layer, x);
+}
+
+template <Scalar T>
+void Uncached<T>::attend(int layer, BlockShape shape) {
+  const Config& config = model_.config;
+  const Heads heads{config.query_heads, config.kv_heads, config.head_size};
+  const View<T> out = attended_.reshape(shape.sequences * shape.length, config.query_width());
+  const auto most = static_cast<std::size_t>(config.query_heads) *
+                    static_cast<std::size_t>(shape.length * shape.sequences);
+  if (scores_.size() < most) scores_.resize(most);
+  for (int t = 0; t < shape.length; ++t) {
+    const VisibleTokens visible{config.first_visible(layer, t), t};
+    ops_.scores(heads, shape, query_.view(), key_.view(), visible, scale_, scores_.data());
+    observe_attention(Site::scores, layer, shape, visible);
+    ops_.softmax(config.query_heads, visible.count(), shape.sequences, scores_.data());
+    observe_attention(Site::probabilities, layer, shape, visible);
+    ops_.mix(heads, shape, scores_.data(), value_.view(), visible, out);
+  }
+}
+
+template <Scalar T>
+void Uncached<T>::mlp(int layer) {
+  const Config& config = model_.config;
+  const Layer<T>& weights = model_.layers[static_cast<std::size_t>(layer)];
+  const View<T> x = x_.view();
+  const View<T> normed = normed_.reshape(x.rows, config.width);
+  ops_.normalize(x, weights.mlp_norm, epsilon_, normed);
+  observe(Site::mlp_norm, layer, normed);
+  const View<T> up = up_.reshape(x.rows, config.mlp_width);
+  ops_.product(normed, weights.mlp_up.weight, weights.mlp_up.bias, up);
+  if (config.mlp == Mlp::swiglu) {
+    const View<T> gate = gate_.reshape(x.rows, config.mlp_width);
+    ops_.product(normed, weights.mlp_gate.weight, weights.mlp_gate.bias, gate);
+    ops_.swiglu(gate, up);
+  } else {
+    ops_.gelu_tanh(up);
+  }
+  observe(Site::mlp_hidden, layer, up);
+  const View<T> projected = projected_.reshape(x.rows, config.width);
+  ops_.product(up, weights.mlp_down.weight, weights.mlp_down.bias, projected);
+  observe(Site::mlp_output, layer, projected);
+  ops_.add(projected, x);
+  observe(Site::residual, layer, x);
+}
+
+template <Scalar T>
+void Uncached<T>::observe(Site site, int layer, View<T> view) const {
+  if (observer_ == nullptr) return;
+  (*observer_)({site, layer, 0, view.data, view.rows, view.features, 1, view.stride});
+}
+
+template <Scalar T>
+void Uncached<T>::observe_attention(Site site, int layer, BlockShape shape, VisibleTokens visible) {
+  if (observer_ == nullptr) return;
+  for (int b = 0; b < shape.sequences; ++b) {
+    (*observer_)({site, layer, visible.last * shape.sequences + b, scores_.data() + b,
+                  model_.config.query_heads, visible.count(),
+                  static_cast<std::ptrdiff_t>(visible.count()) * shape.sequences, shape.sequences});
+  }
+}
+
+}  // namespace kvcheck

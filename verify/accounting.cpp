@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+// The probe on what a sequence says it holds: rows, positions, bytes, and that a refusal changes
+// nothing.
+#include <fmt/format.h>
+
+#include "engine/error.h"
+#include "verify/probes.h"
+
+namespace kvcheck {
+namespace {
+
+// Statements checked so far, and the first wrong one.
+struct Facts {
+  int count = 0;
+  std::string note;
+
+  void expect(std::string_view what, std::int64_t expected, std::int64_t got) {
+    ++count;
+    if (expected == got || !note.empty()) return;
+    note = fmt::format("{}: expected {}, got {}", what, expected, got);
+  }
+};
+
+// One sequence under the accountant's eye.
+class Account {
+ public:
+  Account(Bench& bench, Facts& facts)
+      : engine_(*bench.engine),
+        config_(bench.model.weights.config),
+        scalar_size_(bench.scalar == ScalarKind::f32 ? 4 : 8),
+        facts_(facts),
+        sequence_(engine_.open()) {
+    check("after open");
+  }
+
+  void feed(std::span<const int> tokens) {
+    engine_.feed(sequence_, tokens, Rows::all, logits_);
+    rows_ += static_cast<int>(tokens.size());
+    facts_.expect("rows answered by a feed", static_cast<int>(tokens.size()), logits_.rows());
+    check("after a feed");
+  }
+
+  void truncate(int length) {
+    engine_.truncate(sequence_, length);
+    rows_ = length;
+    check("after a roll back");
+  }
+
+  void refuse(std::string_view what, std::span<const int> tokens) {
+    bool refused = false;
+    try {
+      engine_.feed(sequence_, tokens, Rows::all, logits_);
+    } catch (const Error&) {
+      refused = true;
+    }
+    facts_.expect(fmt::format("refused: {}", what), 1, refused ? 1 : 0);
+    if (refused) check(fmt::format("after refusing {}", what));
+  }
+
+  void close() { engine_.close(sequence_); }
+
+ private:
+  void check(std::string_view when) {
+    const Held held = engine_.held(sequence_);
+    facts_.expect(fmt::format("rows {}", when), rows_, held.rows);
+    facts_.expect(fmt::format("next position {}", when), rows_, held.next_position);
+    facts_.expect(fmt::format("bytes {}", when), cache_bytes(config_, rows_, scalar_size_),
+                  held.bytes);
+  }
+
+  Engine& engine_;
+  const Config& config_;
+  const int scalar_size_;
+  Facts& facts_;
+  const SequenceId sequence_;
+  int rows_ = 0;
+  Logits logits_;
+};
+
+// Feeds by the schedule, rolls half of it back, feeds it again, and asks for what must be refused.
+void keep_account(Bench& bench, std::span<const int> tokens, const Schedule& schedule,
+                  Facts& facts) {
+  const Config& config = bench.model.weights.config;
+  Account account(bench, facts);
+  std::size_t fed = 0;
+  for (const int length : schedule) {
+    account.feed(tokens.subspan(fed, static_cast<std::size_t>(length)));
+    fed += static_cast<std::size_t>(length);
+  }
+  const std::size_t half = tokens.size() / 2;
+  account.truncate(static_cast<int>(half));
+  account.feed(tokens.subspan(half));
+  account.refuse("an empty feed", {});
+  const int outside[] = {config.vocabulary};
+  account.refuse("an id outside the vocabulary", outside);
+  const int negative[] = {-1};
+  account.refuse("a negative id", negative);
+  const std::vector<int> too_many(static_cast<std::size_t>(config.context) + 1 - tokens.size(),
+                                  tokens.back());
+  account.refuse("a feed past the context", too_many);
+  account.close();
+}
+
+}  // namespace
+
+void probe_accounting(Bench& bench, const Probe& probe, const Sink& sink) {
+  PrefixWalk walk(probe.tree, *bench.engine, PrefixWalk::CachedSteps::none);
+  walk_prefixes(walk, probe, [&](PrefixWalk& at, Schedule& schedule) {
+    if (!at.leaf() && !probe.scope.path_only) return;
+    const int length = static_cast<int>(at.prefix().size());
+    std::vector<Schedule> schedules{decode_schedule(length), single_schedule(length)};
+    if (length == 1) schedules.pop_back();
+    if (probe.only_schedule) schedules = {*probe.only_schedule};
+    for (const Schedule& next : schedules) {
+      schedule = next;
+      Facts facts;
+      keep_account(bench, at.prefix(), schedule, facts);
+      sink({at.prefix(), schedule, {}, facts.count, facts.note});
+    }
+  });
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// A case: everything that is needed to run one comparison again, and what came of it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/scalar.h"
+#include "verify/compare.h"
+#include "verify/schedules.h"
+#include "verify/tolerance.h"
+#include "verify/verdict.h"
+
+namespace kvcheck {
+
+struct Case {
+  std::string check;       // id of the check, see checks.h
+  std::string model;       // bundled name, path, or gen:FAMILY:SEED
+  std::string model_hash;  // first 8 hex digits of the model's SHA-256
+  std::string engine = "builtin";
+  ScalarKind scalar = ScalarKind::f32;
+  Arithmetic arithmetic = Arithmetic::matrix;
+  std::string cache_kind = "flat";
+  Policy policy = Exact{};
+  std::uint64_t seed = 1;  // of the run: signs of the noise floor's perturbations
+  // True: every prefix was computed side by side with its siblings, those that differ in the last
+  // token only, as the walk over a whole vocabulary does. Rounding of whole-matrix products depends
+  // on it.
+  bool siblings = false;
+  std::vector<int> tokens;
+  Schedule schedule;  // empty: the cached path was not run (only the oracle's causality)
+
+  bool operator==(const Case&) const = default;
+};
+
+// What a case came to: its worst row.
+struct CaseResult {
+  Verdict verdict = Verdict::gave_up;
+  Mark mark = Mark::none;
+  int position = 0;                       // of the worst row
+  std::optional<RowComparison> row = {};  // none where no logits were compared (accounting, broken)
+  std::optional<NoiseFloor> noise = {};
+  std::optional<double> ratio = {};
+  std::int64_t rows_compared = 0;
+  std::string note = {};  // one line: what was expected and found where it is not about logits
+};
+
+// One line of prefixes.csv.
+struct CaseRecord {
+  std::int64_t index = 0;  // of the case within its check and model, whatever the number of threads
+  Case subject;
+  CaseResult result;
+};
+
+// One row of the summary: a check on a model in one arithmetic.
+struct CheckSummary {
+  std::string check;
+  std::string model;
+  Arithmetic arithmetic = Arithmetic::matrix;
+  ScalarKind scalar = ScalarKind::f32;
+  Policy policy = Exact{};
+  std::int64_t cases = 0;
+  std::int64_t prefixes = 0;  // distinct prefixes among them
+  std::int64_t logits = 0;    // numbers compared
+  std::int64_t diverged = 0;
+  std::int64_t gated = 0;    // undecided because ill-conditioned
+  std::int64_t widened = 0;  // decided in float64
+  std::int64_t flaky = 0;
+  std::int64_t crashed = 0;
+  std::optional<CaseRecord> worst_difference = {};  // case with the largest absolute difference
+  std::optional<double> worst_ratio = {};           // over all cases that have one
+  Verdict verdict = Verdict::gave_up;
+  double seconds = 0;
+};
+
+}  // namespace kvcheck

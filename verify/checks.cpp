@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// The table of checks.
+#include "verify/checks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "engine/error.h"
+
+namespace kvcheck {
+namespace {
+
+template <Source source>
+bool over(const Subject& subject) {
+  return subject.source == source;
+}
+
+bool over_largest(const Subject& subject) { return subject.largest; }
+
+bool in_row_arithmetic(const Subject& subject) {
+  return subject.largest && subject.arithmetic == Arithmetic::row;
+}
+
+bool in_matrix_arithmetic(const Subject& subject) {
+  return subject.largest && subject.arithmetic == Arithmetic::matrix;
+}
+
+bool with_contract(const Subject& subject) {
+  return subject.largest && subject.model.contract_abs.has_value();
+}
+
+bool with_golden(const Subject& subject) {
+  return subject.source == Source::all && subject.model.golden.has_value();
+}
+
+std::optional<Policy> in_force(const ModelData&) { return std::nullopt; }
+std::optional<Policy> exact(const ModelData&) { return Exact{}; }
+std::optional<Policy> noise(const ModelData&) { return NoiseLimit{}; }
+std::optional<Policy> relative(const ModelData&) { return RelativeLimit{}; }
+std::optional<Policy> contract(const ModelData& model) {
+  return AbsLimit{model.contract_abs.value()};
+}
+
+constexpr std::array kChecks{
+    Check{"corpus-prefixes", "a cached step gives the oracle's logits on every corpus prefix",
+          Group::prefixes, probe_prefixes, over<Source::corpus>, in_force, std::nullopt},
+    Check{"all-prefixes", "a cached step gives the oracle's logits on every sequence of valid ids",
+          Group::prefixes, probe_prefixes, over<Source::all>, in_force, std::nullopt},
+    Check{"random-prefixes", "a cached step gives the oracle's logits on random prefixes",
+          Group::prefixes, probe_prefixes, over<Source::random>, in_force, std::nullopt},
+    Check{"file-prefixes", "a cached step gives the oracle's logits on the given prefixes",
+          Group::prefixes, probe_prefixes, over<Source::file>, in_force, std::nullopt},
+    Check{"exact", "those rows agree to the last bit in row arithmetic", Group::prefixes, nullptr,
+          in_row_arithmetic, exact, std::nullopt},
+    Check{"contract", "those rows keep the model's declared tolerance", Group::prefixes, nullptr,
+          with_contract, contract, std::nullopt},
+    Check{"noise", "those rows differ by no more than rounding explains", Group::prefixes, nullptr,
+          in_matrix_arithmetic, noise, std::nullopt},
+    Check{"causality", "row i of a full forward is the own forward of the first i + 1 tokens",
+          Group::prefixes, probe_causality, over_largest, in_force, std::nullopt},
+    Check{"golden", "both decoders give the logits of an independent float64 implementation",
+          Group::prefixes, probe_golden, with_golden, relative, ScalarKind::f64},
+    Check{"schedules", "however a prefix is cut into feeds, every row is the oracle's",
+          Group::schedules, probe_schedules, over_largest, in_force, std::nullopt},
+    Check{"accounting", "rows, positions and bytes count what was fed; refusals change nothing",
+          Group::schedules, probe_accounting, over_largest, exact, std::nullopt},
+};
+
+}  // namespace
+
+std::span<const Check> checks() { return kChecks; }
+
+const Check& find_check(std::string_view id, std::string_view where) {
+  const auto* found = std::find_if(kChecks.begin(), kChecks.end(),
+                                   [&](const Check& check) { return check.id == id; });
+  if (found != kChecks.end()) return *found;
+  std::vector<std::string_view> ids;
+  for (const Check& check : kChecks) ids.push_back(check.id);
+  throw bad_input({where, "unknown check", fmt::format("one of {}", fmt::join(ids, ", ")), id});
+}
+
+ProbeFunction probe_of(const Check& check) {
+  return check.probe != nullptr ? check.probe : probe_prefixes;
+}
+
+Policy default_policy(const ModelData& model, Arithmetic arithmetic) {
+  if (arithmetic == Arithmetic::row) return Exact{};
+  if (model.contract_abs) return AbsLimit{*model.contract_abs};
+  return NoiseLimit{};
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// The checks: one table row each. A row says what is claimed, over which prefixes, how it is
+// probed, and by which policy it is judged. Adding a check is adding a row.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "verify/probes.h"
+
+namespace kvcheck {
+
+// Where prefixes come from.
+enum class Source {
+  corpus,  // of the model's corpus
+  all,     // every sequence over the vocabulary
+  random,  // of random sequences
+  file,    // of sequences that the user gives
+};
+
+// Which option a check belongs to: naming one option runs only its checks.
+enum class Group { prefixes, schedules };
+
+// What a check is asked to look at: a model with a source of prefixes in one arithmetic.
+struct Subject {
+  const ModelData& model;
+  Source source;
+  bool largest;  // the source with the most prefixes of this model's run
+  Arithmetic arithmetic;
+};
+
+struct Check {
+  std::string_view id;
+  std::string_view claim;
+  Group group;
+  // Null: re-judges, under its own policy, what the prefix probe of the largest source measured.
+  ProbeFunction probe;
+  bool (*applies)(const Subject&);
+  // Its own policy, whatever the user asks for; none: the policy in force.
+  std::optional<Policy> (*own_policy)(const ModelData&);
+  // Its own scalar; none: the user's.
+  std::optional<ScalarKind> scalar;
+};
+
+[[nodiscard]] std::span<const Check> checks();
+// Throws Error for an unknown id.
+[[nodiscard]] const Check& find_check(std::string_view id, std::string_view where);
+// What a case of this check is run with: its probe, or the prefix probe where it re-judges.
+[[nodiscard]] ProbeFunction probe_of(const Check& check);
+
+// row: exact; matrix: the model's contract, else the noise floor.
+[[nodiscard]] Policy default_policy(const ModelData& model, Arithmetic arithmetic);
+
+}  // namespace kvcheck

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+// Judging measurements.
+#include "verify/measure.h"
+
+#include <limits>
+
+namespace kvcheck {
+namespace {
+
+// How bad a row is within its verdict: in units of the floor where the policy measures so.
+double size_of(const Policy& policy, const std::optional<double>& ratio, double difference) {
+  if (std::holds_alternative<NoiseLimit>(policy) && ratio) return *ratio;
+  return difference;
+}
+
+struct Judged {
+  std::size_t index = 0;
+  Judgement judgement;
+};
+
+std::optional<Judged> find_worst(const Policy& policy, const Measured& measured,
+                                 ScalarKind scalar) {
+  std::optional<Judged> found;
+  double size = 0;
+  for (std::size_t i = 0; i < measured.rows.size(); ++i) {
+    const MeasuredRow& row = measured.rows[i];
+    const Judgement judgement = judge(policy, row.comparison, row.floor, scalar);
+    const double now = size_of(policy, judgement.ratio, row.comparison.max_abs_difference);
+    const bool worse = !found || judgement.verdict > found->judgement.verdict ||
+                       (judgement.verdict == found->judgement.verdict && now > size);
+    if (!worse) continue;
+    found = Judged{i, judgement};
+    size = now;
+  }
+  return found;
+}
+
+}  // namespace
+
+CaseResult judge_case(const Policy& policy, const Measured& measured, ScalarKind scalar) {
+  CaseResult result;
+  result.note = measured.note;
+  result.rows_compared = static_cast<std::int64_t>(measured.rows.size());
+  if (measured.facts > 0) {
+    result.verdict = measured.note.empty() ? Verdict::agree : Verdict::diverge;
+  }
+  if (const auto worst_found = find_worst(policy, measured, scalar)) {
+    const MeasuredRow& row = measured.rows[worst_found->index];
+    const Judgement& judgement = worst_found->judgement;
+    result.verdict =
+        measured.facts > 0 ? worst(result.verdict, judgement.verdict) : judgement.verdict;
+    result.mark = judgement.gated ? Mark::gated : Mark::none;
+    result.position = row.position;
+    result.row = row.comparison;
+    result.noise = row.floor;
+    result.ratio = judgement.ratio;
+  }
+  return result;
+}
+
+std::optional<std::size_t> worst_row(const Policy& policy, const Measured& measured,
+                                     ScalarKind scalar) {
+  const auto found = find_worst(policy, measured, scalar);
+  if (!found) return std::nullopt;
+  return found->index;
+}
+
+double badness(const Policy& policy, const CaseResult& result) {
+  if (!result.row) return 0;
+  return size_of(policy, result.ratio, result.row->max_abs_difference);
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+// Finding models and their prefixes.
+#include "verify/models.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "engine/error.h"
+#include "engine/files.h"
+#include "engine/generated.h"
+#include "engine/sequences.h"
+
+namespace kvcheck {
+namespace {
+
+bool bundled(std::string_view name) {
+  const std::vector<std::string> names = bundled_names();
+  return std::ranges::find(names, name) != names.end();
+}
+
+PrefixTree corpus_tree(const ModelData& model) {
+  if (model.corpus.empty()) {
+    throw bad_input({"--prefixes corpus", fmt::format("model {} has none", model.name),
+                     "a model with a corpus", "none"});
+  }
+  return PrefixTree::of(model.corpus, model.weights.config.context);
+}
+
+PrefixTree whole_tree(const ModelData& model) {
+  const Config& config = model.weights.config;
+  const std::int64_t count = count_all_prefixes(config.vocabulary, config.context);
+  if (count > kPrefixesMax) {
+    throw bad_input({"--prefixes all", fmt::format("too many prefixes of {}", model.name),
+                     fmt::format("at most {}", kPrefixesMax),
+                     count == std::numeric_limits<std::int64_t>::max()
+                         ? fmt::format("more than {}", count)
+                         : fmt::format("{}", count)});
+  }
+  return PrefixTree::all(config);
+}
+
+PrefixTree random_tree(const ModelData& model, const RandomRange& range) {
+  const Config& config = model.weights.config;
+  return PrefixTree::of(random_sequences(config, range), config.context);
+}
+
+PrefixTree file_tree(const ModelData& model, const std::string& file) {
+  const Config& config = model.weights.config;
+  return PrefixTree::of(parse_sequences(read_text(file), file, model.words, config.vocabulary),
+                        config.context);
+}
+
+std::vector<SourceOfPrefixes> standard_sources(const ModelData& model, const RandomRange& range) {
+  const Config& config = model.weights.config;
+  if (model.corpus.empty()) return {{Source::random, random_tree(model, range)}};
+  std::vector<SourceOfPrefixes> sources{{Source::corpus, corpus_tree(model)}};
+  if (count_all_prefixes(config.vocabulary, config.context) <= kUnaskedPrefixesMax) {
+    sources.push_back({Source::all, whole_tree(model)});
+  } else {
+    sources.push_back({Source::random, random_tree(model, range)});
+  }
+  return sources;
+}
+
+}  // namespace
+
+ModelData load_model(std::string_view name) {
+  if (is_generated_name(name)) {
+    ModelData model;
+    model.name = name;
+    model.weights = generate_model(name);
+    model.sha256 = model_sha256(model.weights);
+    return model;
+  }
+  if (!bundled(name)) return load_model_folder(std::filesystem::path(name));
+  ModelData model = load_model_folder(bundled_folder(name));
+  model.name = name;
+  return model;
+}
+
+std::vector<std::string> default_models(std::uint64_t seed) {
+  std::vector<std::string> names{"chapter8", "chapter8-rotary"};
+  for (std::string& generated : default_set(seed)) names.push_back(std::move(generated));
+  return names;
+}
+
+PrefixChoice parse_prefix_choice(std::string_view text) {
+  using Kind = PrefixChoice::Kind;
+  if (text == "corpus") return {.kind = Kind::corpus, .file = {}};
+  if (text == "all") return {.kind = Kind::all, .file = {}};
+  if (!text.starts_with("random:")) {
+    return {.kind = Kind::file, .file = std::string(text)};
+  }
+  const std::string_view number = text.substr(std::string_view("random:").size());
+  int count = 0;
+  const char* const end = number.data() + number.size();
+  const auto [next, error] = std::from_chars(number.data(), end, count);
+  if (error != std::errc() || next != end || count < 1 || count > 1'000'000) {
+    throw bad_input({"--prefixes", "random", "random:N with N from 1 to 1000000", text});
+  }
+  return {.kind = Kind::random, .random = count, .file = {}};
+}
+
+std::vector<std::vector<int>> random_sequences(const Config& config, const RandomRange& range) {
+  const int length = std::min(config.context, kRandomLengthMax);
+  std::vector<std::vector<int>> sequences;
+  for (int i = 0; i < range.count; ++i) {
+    sequences.push_back(random_tokens(config.vocabulary, length, range.seed,
+                                      range.first + static_cast<std::uint64_t>(i)));
+  }
+  return sequences;
+}
+
+std::optional<std::uint64_t> find_random(const Config& config, const RandomRange& range,
+                                         std::span<const int> tokens) {
+  const std::vector<std::vector<int>> sequences = random_sequences(config, range);
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const bool begins = sequences[i].size() >= tokens.size() &&
+                        std::equal(tokens.begin(), tokens.end(), sequences[i].begin());
+    if (begins) return range.first + i;
+  }
+  return std::nullopt;
+}
+
+std::vector<SourceOfPrefixes> sources_of(const ModelData& model, const PrefixChoice& choice,
+                                         const RandomRange& range) {
+  switch (choice.kind) {
+    case PrefixChoice::Kind::standard:
+      return standard_sources(model, range);
+    case PrefixChoice::Kind::corpus:
+      return {{Source::corpus, corpus_tree(model)}};
+    case PrefixChoice::Kind::all:
+      return {{Source::all, whole_tree(model)}};
+    case PrefixChoice::Kind::random:
+      return {{Source::random, random_tree(model, range)}};
+    case PrefixChoice::Kind::file:
+      return {{Source::file, file_tree(model, choice.file)}};
+  }
+  throw InternalError("a kind of prefixes");
+}
+
+}  // namespace kvcheck

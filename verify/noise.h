@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// The noise floor: how far rounding alone moves a row of logits. No cache is involved, so no fault
+// of a cache can raise it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/model.h"
+#include "engine/port.h"
+#include "verify/tolerance.h"
+
+namespace kvcheck {
+
+// Oracles whose inputs are moved by one epsilon, as Verificarlo perturbs, besides the one in a
+// wider scalar.
+inline constexpr int kPerturbedOracles = 4;
+
+// floor of a row = the largest over its logits of |u - u_wide| and |u - u_k|, k = 1..4, plus
+// epsilon x the largest over the logits of sum |x_i w_ij| of the output product, where u_wide is
+// computed in the next wider scalar and u_k from an embedding output of which every entry is
+// multiplied by 1 + or - epsilon.
+class NoiseMeter {
+ public:
+  virtual ~NoiseMeter() = default;
+  // The floor of the last row of each sequence; `uncached` are those rows, and signs come from
+  // `seed`.
+  virtual void floors(const TokenBlock& block, const Logits& uncached, std::uint64_t seed,
+                      std::vector<NoiseFloor>& out) = 0;
+};
+
+[[nodiscard]] std::unique_ptr<NoiseMeter> make_noise_meter(const Model<float>& model,
+                                                           ScalarKind scalar,
+                                                           Arithmetic arithmetic);
+
+}  // namespace kvcheck

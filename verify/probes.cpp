@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+// The probes on logits.
+#include "verify/probes.h"
+
+#include <chrono>
+
+#include "engine/builtin.h"
+#include "engine/error.h"
+#include "verify/golden.h"
+
+namespace kvcheck {
+namespace {
+
+// Adds up what the floors cost, so that a check is not charged for another one's yardstick.
+class TimedMeter final : public NoiseMeter {
+ public:
+  TimedMeter(NoiseMeter& meter, double& seconds) : meter_(meter), seconds_(seconds) {}
+
+  void floors(const TokenBlock& block, const Logits& uncached, std::uint64_t seed,
+              std::vector<NoiseFloor>& out) override {
+    const auto start = std::chrono::steady_clock::now();
+    meter_.floors(block, uncached, seed, out);
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+ private:
+  NoiseMeter& meter_;
+  double& seconds_;
+};
+
+void stop_if_asked(const Probe& probe) {
+  if (probe.stop != nullptr && probe.stop->load(std::memory_order_relaxed)) throw Stopped{};
+}
+
+// The row of the first n tokens at the walk's place against `row`. The floor is measured wherever
+// rows are expected to differ, so that every report can say by how much they may.
+MeasuredRow measure_row(Bench& bench, PrefixWalk& walk, int n, std::span<const double> row) {
+  MeasuredRow measured;
+  const std::span<const double> reference = walk.reference(n);
+  measured.position = n - 1;
+  measured.comparison = compare_rows(reference, row, bench.scalar);
+  const bool differs = !measured.comparison.same_bits;
+  if (bench.noise && (differs || bench.arithmetic == Arithmetic::matrix)) {
+    TimedMeter timed(*bench.noise, bench.noise_seconds);
+    measured.floor = walk.floor(n, timed, bench.seed);
+  }
+  if (bench.keep_rows) {
+    measured.uncached.assign(reference.begin(), reference.end());
+    measured.cached.assign(row.begin(), row.end());
+  }
+  return measured;
+}
+
+// The schedules that a probe runs at the walk's place.
+std::vector<Schedule> schedules_at(const Probe& probe, const PrefixWalk& walk) {
+  if (probe.only_schedule) return {*probe.only_schedule};
+  const int length = static_cast<int>(walk.prefix().size());
+  if (probe.schedules == ScheduleChoice::standard && length > kAllCutsLengthMax && !walk.leaf()) {
+    return {single_schedule(length)};
+  }
+  return schedules_of(probe.schedules, length);
+}
+
+void feed_schedule(Bench& bench, PrefixWalk& walk, const Schedule& schedule,
+                   std::vector<MeasuredRow>& rows) {
+  Logits logits;
+  const SequenceId sequence = bench.engine->open();
+  std::span<const int> tokens = walk.prefix();
+  int fed = 0;
+  for (const int length : schedule) {
+    bench.engine->feed(sequence, tokens.first(static_cast<std::size_t>(length)), Rows::all, logits);
+    if (logits.rows() != length) throw EngineError("a feed answered with the wrong number of rows");
+    tokens = tokens.subspan(static_cast<std::size_t>(length));
+    for (int i = 0; i < length; ++i) {
+      rows.push_back(measure_row(bench, walk, fed + i + 1, logits.row(i)));
+    }
+    fed += length;
+  }
+  bench.engine->close(sequence);
+}
+
+}  // namespace
+
+void walk_prefixes(PrefixWalk& walk, const Probe& probe, const ProbeVisitor& visit) {
+  Schedule schedule;
+  const auto failed = [&](const std::exception& error) {
+    throw ProbeFailure{{walk.prefix().begin(), walk.prefix().end()}, schedule, error.what()};
+  };
+  try {
+    walk.run(probe.scope, [&](PrefixWalk& at) {
+      stop_if_asked(probe);
+      visit(at, schedule);
+    });
+  } catch (const EngineError& error) {
+    failed(error);
+  } catch (const Error& error) {
+    failed(error);
+  }
+}
+
+std::unique_ptr<Engine> builtin_engine(const ModelData& model, ScalarKind scalar,
+                                       Arithmetic arithmetic) {
+  return make_builtin(model.weights, scalar, arithmetic);
+}
+
+Bench make_bench(const ModelData& model, ScalarKind scalar, Arithmetic arithmetic,
+                 std::uint64_t seed, const EngineFactory& factory) {
+  return {.model = model,
+          .scalar = scalar,
+          .arithmetic = arithmetic,
+          .seed = seed,
+          .engine = factory(model, scalar, arithmetic),
+          .noise = make_noise_meter(model.weights, scalar, arithmetic)};
+}
+
+void probe_prefixes(Bench& bench, const Probe& probe, const Sink& sink) {
+  PrefixWalk walk(probe.tree, *bench.engine, PrefixWalk::CachedSteps::along);
+  walk_prefixes(walk, probe, [&](PrefixWalk& at, Schedule& schedule) {
+    const int length = static_cast<int>(at.prefix().size());
+    schedule.assign(static_cast<std::size_t>(length), 1);
+    const MeasuredRow row = measure_row(bench, at, length, at.cached());
+    sink({at.prefix(), schedule, std::span(&row, 1)});
+  });
+}
+
+void probe_schedules(Bench& bench, const Probe& probe, const Sink& sink) {
+  PrefixWalk walk(probe.tree, *bench.engine, PrefixWalk::CachedSteps::none);
+  std::vector<MeasuredRow> rows;
+  walk_prefixes(walk, probe, [&](PrefixWalk& at, Schedule& schedule) {
+    for (const Schedule& next : schedules_at(probe, at)) {
+      schedule = next;
+      rows.clear();
+      feed_schedule(bench, at, schedule, rows);
+      sink({at.prefix(), schedule, rows});
+    }
+  });
+}
+
+void probe_causality(Bench& bench, const Probe& probe, const Sink& sink) {
+  PrefixWalk walk(probe.tree, *bench.engine, PrefixWalk::CachedSteps::none);
+  Logits logits;
+  std::vector<MeasuredRow> rows;
+  walk_prefixes(walk, probe, [&](PrefixWalk& at, Schedule& none) {
+    if (!at.leaf() && !probe.scope.path_only) return;
+    rows.clear();
+    bench.engine->full({at.prefix(), 1}, Rows::all, logits);
+    for (int i = 0; i < logits.rows(); ++i) {
+      rows.push_back(measure_row(bench, at, i + 1, logits.row(i)));
+    }
+    sink({at.prefix(), none, rows});
+  });
+}
+
+void probe_golden(Bench& bench, const Probe& probe, const Sink& sink) {
+  const GoldenLogits golden = read_golden(bench.model);
+  PrefixWalk walk(probe.tree, *bench.engine, PrefixWalk::CachedSteps::along);
+  const Schedule uncached;
+  walk_prefixes(walk, probe, [&](PrefixWalk& at, Schedule& cached) {
+    const int length = static_cast<int>(at.prefix().size());
+    const std::span<const double> expected = golden.row(at.prefix());
+    cached.assign(static_cast<std::size_t>(length), 1);
+    const auto measure = [&](const Schedule& schedule, std::span<const double> found) {
+      MeasuredRow row;
+      row.position = length - 1;
+      row.comparison = compare_rows(expected, found, bench.scalar);
+      if (bench.keep_rows) {
+        row.uncached.assign(expected.begin(), expected.end());
+        row.cached.assign(found.begin(), found.end());
+      }
+      sink({at.prefix(), schedule, std::span(&row, 1)});
+    };
+    if (!probe.only_schedule || probe.only_schedule->empty())
+      measure(uncached, at.reference(length));
+    if (!probe.only_schedule || !probe.only_schedule->empty()) measure(cached, at.cached());
+  });
+}
+
+std::optional<ProbeFailure> run_probe(ProbeFunction function, Bench& bench, const Probe& probe,
+                                      const Sink& sink) {
+  try {
+    function(bench, probe, sink);
+    return std::nullopt;
+  } catch (const ProbeFailure& failure) {
+    return failure;
+  }
+}
+
+}  // namespace kvcheck

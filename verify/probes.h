@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+// The ways in which the promise of a cache is put to the test. Each probe walks prefixes, runs the
+// engine, and hands what it measured to a sink; none of them judges.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/model_file.h"
+#include "engine/port.h"
+#include "verify/measure.h"
+#include "verify/noise.h"
+#include "verify/prefixes.h"
+#include "verify/walk.h"
+
+namespace kvcheck {
+
+// An engine that runs a model, and what is needed to measure it.
+struct Bench {
+  const ModelData& model;
+  ScalarKind scalar;
+  Arithmetic arithmetic;
+  std::uint64_t seed;  // of the noise floor's perturbations
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<NoiseMeter> noise;  // null: no floors
+  double noise_seconds = 0;           // spent on floors so far
+  bool keep_rows = false;             // hand the rows themselves to the sink
+};
+
+using EngineFactory =
+    std::function<std::unique_ptr<Engine>(const ModelData&, ScalarKind, Arithmetic)>;
+
+// The built-in engine.
+[[nodiscard]] std::unique_ptr<Engine> builtin_engine(const ModelData& model, ScalarKind scalar,
+                                                     Arithmetic arithmetic);
+[[nodiscard]] Bench make_bench(const ModelData& model, ScalarKind scalar, Arithmetic arithmetic,
+                               std::uint64_t seed, const EngineFactory& factory);
+
+// What a probe is to run over.
+struct Probe {
+  const PrefixTree& tree;
+  Scope scope;
+  ScheduleChoice schedules = ScheduleChoice::standard;
+  std::optional<Schedule> only_schedule;    // instead of those
+  const std::atomic<bool>* stop = nullptr;  // ends the walk early when it becomes true
+};
+
+using Sink = std::function<void(const Measured&)>;
+
+// Where a probe was when the engine failed.
+struct ProbeFailure {
+  std::vector<int> tokens;
+  Schedule schedule;
+  std::string what;
+};
+
+// Thrown out of a probe to end it early.
+struct Stopped {};
+
+// Each prefix: the row of a cached step against the oracle's.
+void probe_prefixes(Bench& bench, const Probe& probe, const Sink& sink);
+// Each prefix under each of its schedules: every row of every feed against the oracle's row of that
+// length. Prefixes beyond kAllCutsLengthMax that a longer one continues are not decoded again by
+// the standard choice: the longer one's decode runs the very same feeds.
+void probe_schedules(Bench& bench, const Probe& probe, const Sink& sink);
+// Each longest prefix: row i of one full forward against the own forward of its first i + 1 tokens.
+void probe_causality(Bench& bench, const Probe& probe, const Sink& sink);
+// Each prefix: both decoders against stored float64 logits of another program. Needs a
+// whole-vocabulary tree.
+void probe_golden(Bench& bench, const Probe& probe, const Sink& sink);
+// Each longest prefix: rows, positions and bytes after every feed, roll back and refusal.
+void probe_accounting(Bench& bench, const Probe& probe, const Sink& sink);
+
+// What a probe does at each place of its walk; `schedule` is the one at hand, for the case that the
+// engine fails.
+using ProbeVisitor = std::function<void(PrefixWalk& at, Schedule& schedule)>;
+// Runs a probe's walk; throws ProbeFailure, with the place, for an engine that fails.
+void walk_prefixes(PrefixWalk& walk, const Probe& probe, const ProbeVisitor& visit);
+
+using ProbeFunction = void (*)(Bench&, const Probe&, const Sink&);
+
+// Runs a probe; an engine that fails, or refuses what it must take, ends it and is reported.
+[[nodiscard]] std::optional<ProbeFailure> run_probe(ProbeFunction function, Bench& bench,
+                                                    const Probe& probe, const Sink& sink);
+
+}  // namespace kvcheck

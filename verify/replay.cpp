@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// Running a case again.
+#include "verify/replay.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "engine/error.h"
+#include "verify/checks.h"
+
+namespace kvcheck {
+namespace {
+
+Replayed run_once(const Case& subject, const ModelData& model, ScalarKind scalar,
+                  const EngineFactory& factory) {
+  Bench bench = make_bench(model, scalar, subject.arithmetic, subject.seed, factory);
+  bench.keep_rows = true;
+  const Config& config = model.weights.config;
+  const PrefixTree tree =
+      subject.siblings ? PrefixTree::all(config) : PrefixTree::of({subject.tokens}, config.context);
+  const Probe probe{.tree = tree,
+                    .scope = {.path = subject.tokens, .path_only = true},
+                    .only_schedule = subject.schedule};
+  Replayed replayed;
+  const auto failure = run_probe(probe_of(find_check(subject.check, "case")), bench, probe,
+                                 [&](const Measured& measured) {
+                                   replayed.result = judge_case(subject.policy, measured, scalar);
+                                   const auto worst = worst_row(subject.policy, measured, scalar);
+                                   if (worst) replayed.row = measured.rows[*worst];
+                                 });
+  if (failure) {
+    replayed.result = {.verdict = Verdict::broken, .mark = Mark::crash, .note = failure->what};
+  }
+  return replayed;
+}
+
+}  // namespace
+
+std::string repro_line(const Case& subject) { return "kvcheck repro " + to_token(subject); }
+
+std::string short_hash(const ModelData& model) { return model.sha256.substr(0, 8); }
+
+void require_same_model(const Case& subject, const ModelData& model, std::string_view where) {
+  if (subject.model_hash != short_hash(model)) {
+    throw bad_input({where, fmt::format("another model named {}", model.name),
+                     fmt::format("SHA-256 {}...", subject.model_hash),
+                     fmt::format("{}...", short_hash(model))});
+  }
+  validate_tokens(model.weights.config, subject.tokens, static_cast<int>(subject.tokens.size()),
+                  where);
+  const int scheduled = std::accumulate(subject.schedule.begin(), subject.schedule.end(), 0);
+  if (!subject.schedule.empty() && scheduled != static_cast<int>(subject.tokens.size())) {
+    throw bad_input({where, "schedule", fmt::format("{} tokens in all", subject.tokens.size()),
+                     fmt::format("{}", scheduled)});
+  }
+}
+
+Replayed run_case(const Case& subject, const ModelData& model, const EngineFactory& factory) {
+  Replayed replayed = run_once(subject, model, subject.scalar, factory);
+  if (replayed.result.mark != Mark::gated) return replayed;
+  Replayed wide = run_once(subject, model, ScalarKind::f64, factory);
+  if (wide.result.verdict == Verdict::gave_up) return replayed;
+  wide.result.mark = Mark::widened;
+  return wide;
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: MIT
+// The suite: assignments (a probe over a source on a model) are cut into units (the prefixes that
+// begin with one token), which run in parallel and are put together in order.
+#include "verify/suite.h"
+
+#include <tbb/global_control.h>
+#include <tbb/parallel_pipeline.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+
+#include "engine/error.h"
+#include "verify/tally.h"
+
+namespace kvcheck {
+namespace {
+
+struct JudgedCheck {
+  const Check* check;
+  Policy policy;
+};
+
+// One run of a probe. Its first check is the one that the probe belongs to; the others judge the
+// same measurements again.
+struct Assignment {
+  const ModelRun* run;
+  const SourceOfPrefixes* source;
+  Arithmetic arithmetic;
+  ScalarKind scalar;
+  std::vector<JudgedCheck> checks;
+};
+
+struct Unit {
+  const Assignment* assignment;
+  std::vector<int> path;  // the prefixes that it visits begin so
+  bool last;              // of its assignment
+};
+
+struct UnitResult {
+  Unit unit;
+  std::vector<Tally> tallies;  // [checks of the assignment]
+  double seconds = 0;          // of the probe, without the floors
+  double noise_seconds = 0;    // of the floors
+};
+
+// Benches that are not in use, so that a model is prepared once a thread and not once a unit.
+class BenchPool {
+ public:
+  explicit BenchPool(const EngineFactory& factory, std::uint64_t seed)
+      : factory_(factory), seed_(seed) {}
+
+  std::unique_ptr<Bench> take(const ModelData& model, ScalarKind scalar, Arithmetic arithmetic) {
+    {
+      const std::lock_guard lock(mutex_);
+      auto& idle = idle_[{&model, scalar, arithmetic}];
+      if (!idle.empty()) {
+        auto bench = std::move(idle.back());
+        idle.pop_back();
+        return bench;
+      }
+    }
+    return std::make_unique<Bench>(make_bench(model, scalar, arithmetic, seed_, factory_));
+  }
+
+  void give_back(std::unique_ptr<Bench> bench) {
+    const std::lock_guard lock(mutex_);
+    idle_[{&bench->model, bench->scalar, bench->arithmetic}].push_back(std::move(bench));
+  }
+
+  // After the last unit of an assignment: large models do not pile up.
+  void forget(const ModelData& model) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(idle_, [&](const auto& entry) { return std::get<0>(entry.first) == &model; });
+  }
+
+ private:
+  using Key = std::tuple<const ModelData*, ScalarKind, Arithmetic>;
+  const EngineFactory& factory_;
+  const std::uint64_t seed_;
+  std::mutex mutex_;
+  std::map<Key, std::vector<std::unique_ptr<Bench>>> idle_;
+};
+
+bool largest_source(const ModelRun& run, const SourceOfPrefixes& source) {
+  // Sources are listed from small to large.
+  return &source == &run.sources.back();
+}
+
+bool wanted(const SuiteOptions& options, const Check& check) {
+  return check.group == Group::prefixes ? options.prefixes : options.schedules;
+}
+
+// All that is to be run, in the order in which it is reported.
+class Planner {
+ public:
+  explicit Planner(const SuiteOptions& options) : options_(options) {}
+
+  std::vector<std::unique_ptr<Assignment>> plan(const std::vector<ModelRun>& models) const {
+    std::vector<std::unique_ptr<Assignment>> assignments;
+    for (const ModelRun& run : models) {
+      for (const SourceOfPrefixes& source : run.sources) {
+        for (const Check& check : checks()) {
+          for (const Arithmetic arithmetic : options_.arithmetics) {
+            auto assignment = assign(run, source, check, arithmetic);
+            if (assignment) assignments.push_back(std::move(assignment));
+          }
+        }
+      }
+    }
+    return assignments;
+  }
+
+ private:
+  std::unique_ptr<Assignment> assign(const ModelRun& run, const SourceOfPrefixes& source,
+                                     const Check& check, Arithmetic arithmetic) const {
+    const Subject subject{run.model, source.source, largest_source(run, source), arithmetic};
+    if (check.probe == nullptr || !wanted(options_, check) || !check.applies(subject)) return {};
+    auto assignment = std::make_unique<Assignment>(
+        Assignment{&run, &source, arithmetic, check.scalar.value_or(options_.scalar), {}});
+    assignment->checks.push_back({&check, policy(check, subject)});
+    if (check.probe == probe_prefixes) {
+      for (const Check& other : checks()) {
+        if (other.probe != nullptr || !wanted(options_, other) || !other.applies(subject)) continue;
+        assignment->checks.push_back({&other, policy(other, subject)});
+      }
+    }
+    return assignment;
+  }
+
+  Policy policy(const Check& check, const Subject& subject) const {
+    if (const auto own = check.own_policy(subject.model)) return *own;
+    if (options_.tolerance) return *options_.tolerance;
+    return default_policy(subject.model, subject.arithmetic);
+  }
+
+  const SuiteOptions& options_;
+};
+
+std::vector<Unit> cut(const Assignment& assignment) {
+  std::vector<Unit> units;
+  const PrefixTree& tree = assignment.source->tree;
+  for (const PrefixTree::Child& child : tree.children(tree.root())) {
+    units.push_back({&assignment, {child.token}, false});
+  }
+  if (!units.empty()) units.back().last = true;
+  return units;
+}
+
+class Runner {
+ public:
+  Runner(const SuiteOptions& options, const EngineFactory& factory, RunListener& listener,
+         const std::atomic<bool>& stop)
+      : options_(options),
+        factory_(factory),
+        listener_(listener),
+        stop_(stop),
+        pool_(factory, options.seed) {}
+
+  UnitResult run(Unit unit) {
+    UnitResult result{std::move(unit), {}};
+    const Assignment& assignment = *result.unit.assignment;
+    for (const JudgedCheck& judged : assignment.checks) {
+      result.tallies.emplace_back(judged.policy, kWorstKept, options_.record_all);
+    }
+    auto bench = pool_.take(assignment.run->model, assignment.scalar, assignment.arithmetic);
+    bench->noise_seconds = 0;
+    const auto start = std::chrono::steady_clock::now();
+    double aside = 0;  // spent on failures and on deciding in float64
+    const bool intact = probe(result, *bench, aside);
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    result.noise_seconds = bench->noise_seconds;
+    result.seconds = elapsed.count() - result.noise_seconds - aside;
+    if (intact) pool_.give_back(std::move(bench));
+    return result;
+  }
+
+  // Puts the units of an assignment together and reports; called in order.
+  void put_together(UnitResult&& part) {
+    const Assignment& assignment = *part.unit.assignment;
+    if (whole_.tallies.empty()) {
+      whole_ = std::move(part);
+    } else {
+      for (std::size_t i = 0; i < whole_.tallies.size(); ++i) {
+        whole_.tallies[i].append(std::move(part.tallies[i]));
+      }
+      whole_.seconds += part.seconds;
+      whole_.noise_seconds += part.noise_seconds;
+      whole_.unit.last = part.unit.last;
+    }
+    for (std::size_t i = 0; i < whole_.tallies.size(); ++i) {
+      report_cases(assignment, i, whole_.tallies[i].take_listed());
+    }
+    if (whole_.unit.last) finish(assignment);
+  }
+
+  // What is left of an assignment that was stopped.
+  void finish_stopped() {
+    if (!whole_.tallies.empty()) finish(*whole_.unit.assignment);
+  }
+
+  std::vector<CheckSummary> take_summaries() { return std::move(summaries_); }
+
+  // Earlier failures, run first.
+  void run_stored(const ModelRun& run) {
+    if (run.stored.empty()) return;
+    const auto start = std::chrono::steady_clock::now();
+    Tally tally(Exact{}, kWorstKept, true);
+    CheckSummary summary{.check = "stored",
+                         .model = run.model.name,
+                         .arithmetic = run.stored.front().arithmetic,
+                         .scalar = run.stored.front().scalar,
+                         .policy = run.stored.front().policy};
+    for (const Case& subject : run.stored) {
+      if (stop_.load()) break;
+      const Replayed replayed = run_case(subject, run.model, factory_);
+      const CaseRecord record{tally.counts().cases, subject, replayed.result};
+      if (replayed.result.verdict == Verdict::diverge) listener_.on_failure(record);
+      tally.add(subject.tokens, subject.schedule, replayed.result,
+                replayed.result.rows_compared * run.model.weights.config.vocabulary);
+      listener_.on_record(record);
+    }
+    summary.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    add_summary(std::move(summary), tally, [&](const TalliedCase& worst) {
+      return CaseRecord{worst.index, run.stored[static_cast<std::size_t>(worst.index)],
+                        worst.result};
+    });
+  }
+
+ private:
+  // Runs the probe of a unit; false if the engine failed and must not be used again.
+  bool probe(UnitResult& result, Bench& bench, double& aside) {
+    const Assignment& assignment = *result.unit.assignment;
+    const Probe what{.tree = assignment.source->tree,
+                     .scope = {.path = result.unit.path},
+                     .schedules = options_.schedule_choice,
+                     .only_schedule = std::nullopt,
+                     .stop = &stop_};
+    std::vector<int> reruns(result.tallies.size(), 0);
+    const Sink sink = [&](const Measured& measured) {
+      for (std::size_t i = 0; i < result.tallies.size(); ++i) {
+        CaseResult judged = judge_case(assignment.checks[i].policy, measured, assignment.scalar);
+        if (judged.verdict == Verdict::diverge || judged.mark == Mark::gated) {
+          const auto start = std::chrono::steady_clock::now();
+          look_again(assignment, i, measured, reruns[i], judged);
+          aside += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        }
+        const std::int64_t logits = judged.rows_compared * bench.engine->hello().vocabulary;
+        result.tallies[i].add(measured.tokens, measured.schedule, std::move(judged), logits);
+      }
+    };
+    try {
+      const auto failure = run_probe(assignment.checks.front().check->probe, bench, what, sink);
+      if (!failure) return true;
+      record_crash(result, *failure);
+      return false;
+    } catch (const Stopped&) {
+      return false;
+    }
+  }
+
+  // A gated case is decided in float64; a diverging one is shown at once and run again.
+  void look_again(const Assignment& assignment, std::size_t check, const Measured& measured,
+                  int& reruns, CaseResult& judged) {
+    Case subject = case_of(assignment, check, measured.tokens, measured.schedule);
+    if (judged.mark == Mark::gated) {
+      judged = run_case(subject, assignment.run->model, factory_).result;
+      if (judged.verdict != Verdict::diverge) return;
+    }
+    tell(CaseRecord{0, subject, judged});
+    if (++reruns > kRerunsMax || judged.mark == Mark::widened) return;
+    const Replayed again = run_case(subject, assignment.run->model, factory_);
+    if (again.result.verdict != Verdict::diverge) judged.mark = Mark::flaky;
+  }
+
+  void record_crash(UnitResult& result, const ProbeFailure& failure) {
+    const Assignment& assignment = *result.unit.assignment;
+    const CaseResult broken{.verdict = Verdict::broken, .mark = Mark::crash, .note = failure.what};
+    for (std::size_t i = 0; i < result.tallies.size(); ++i) {
+      result.tallies[i].add(failure.tokens, failure.schedule, broken, 0);
+    }
+    tell(CaseRecord{0, case_of(assignment, 0, failure.tokens, failure.schedule), broken});
+  }
+
+  void tell(const CaseRecord& record) {
+    const std::lock_guard lock(mutex_);
+    listener_.on_failure(record);
+  }
+
+  Case case_of(const Assignment& assignment, std::size_t check, std::span<const int> tokens,
+               const Schedule& schedule) const {
+    const JudgedCheck& judged = assignment.checks[check];
+    return {.check = std::string(judged.check->id),
+            .model = assignment.run->model.name,
+            .model_hash = short_hash(assignment.run->model),
+            .scalar = assignment.scalar,
+            .arithmetic = assignment.arithmetic,
+            .policy = judged.policy,
+            .seed = options_.seed,
+            .siblings = assignment.source->tree.whole_vocabulary(),
+            .tokens = {tokens.begin(), tokens.end()},
+            .schedule = schedule};
+  }
+
+  CaseRecord record_of(const Assignment& assignment, std::size_t check,
+                       const TalliedCase& tallied) const {
+    return {tallied.index, case_of(assignment, check, tallied.tokens, tallied.schedule),
+            tallied.result};
+  }
+
+  void report_cases(const Assignment& assignment, std::size_t check,
+                    const std::vector<TalliedCase>& found) {
+    for (const TalliedCase& tallied : found) {
+      listener_.on_record(record_of(assignment, check, tallied));
+    }
+  }
+
+  void finish(const Assignment& assignment) {
+    for (std::size_t i = 0; i < whole_.tallies.size(); ++i) {
+      Tally& tally = whole_.tallies[i];
+      report_cases(assignment, i, tally.take_worst());
+      const Check& check = *assignment.checks[i].check;
+      CheckSummary summary{.check = std::string(check.id),
+                           .model = assignment.run->model.name,
+                           .arithmetic = assignment.arithmetic,
+                           .scalar = assignment.scalar,
+                           .policy = assignment.checks[i].policy};
+      summary.seconds = i == 0 ? whole_.seconds : 0;
+      if (std::holds_alternative<NoiseLimit>(tally.policy()) && check.probe == nullptr) {
+        summary.seconds = whole_.noise_seconds;
+      }
+      add_summary(std::move(summary), tally,
+                  [&](const TalliedCase& worst) { return record_of(assignment, i, worst); });
+    }
+    whole_ = {};
+    pool_.forget(assignment.run->model);
+  }
+
+  template <typename ToRecord>
+  void add_summary(CheckSummary&& summary, const Tally& tally, ToRecord to_record) {
+    const Tally::Counts& counts = tally.counts();
+    summary.cases = counts.cases;
+    summary.prefixes = counts.prefixes;
+    summary.logits = counts.logits;
+    summary.diverged = counts.diverged;
+    summary.gated = counts.gated;
+    summary.widened = counts.widened;
+    summary.flaky = counts.flaky;
+    summary.crashed = counts.crashed;
+    summary.worst_ratio = tally.worst_ratio();
+    summary.verdict = tally.verdict();
+    if (tally.worst_difference()) summary.worst_difference = to_record(*tally.worst_difference());
+    listener_.on_check(summary);
+    summaries_.push_back(std::move(summary));
+  }
+
+  const SuiteOptions& options_;
+  const EngineFactory& factory_;
+  RunListener& listener_;
+  const std::atomic<bool>& stop_;
+  BenchPool pool_;
+  std::mutex mutex_;    // of on_failure
+  UnitResult whole_{};  // what is put together so far of one assignment
+  std::vector<CheckSummary> summaries_;
+};
+
+void run_units(const std::vector<Unit>& units, int jobs, Runner& runner,
+               const std::atomic<bool>& stop) {
+  const tbb::global_control threads(tbb::global_control::max_allowed_parallelism,
+                                    static_cast<std::size_t>(jobs));
+  std::size_t next = 0;
+  const auto give = [&](tbb::flow_control& control) -> std::size_t {
+    if (next == units.size() || stop.load()) {
+      control.stop();
+      return 0;
+    }
+    return next++;
+  };
+  const auto run = [&](std::size_t unit) {
+    return std::make_shared<UnitResult>(runner.run(units[unit]));
+  };
+  const auto collect = [&](const std::shared_ptr<UnitResult>& result) {
+    runner.put_together(std::move(*result));
+  };
+  // Twice as many units under way as threads: enough to keep all busy, and few results wait in
+  // memory.
+  tbb::parallel_pipeline(
+      static_cast<std::size_t>(2 * jobs),
+      tbb::make_filter<void, std::size_t>(tbb::filter_mode::serial_in_order, give) &
+          tbb::make_filter<std::size_t, std::shared_ptr<UnitResult>>(tbb::filter_mode::parallel,
+                                                                     run) &
+          tbb::make_filter<std::shared_ptr<UnitResult>, void>(tbb::filter_mode::serial_in_order,
+                                                              collect));
+}
+
+}  // namespace
+
+RunResult run_suite(const SuiteOptions& options, const std::vector<ModelRun>& models,
+                    const EngineFactory& factory, RunListener& listener,
+                    const std::atomic<bool>& stop) {
+  Runner runner(options, factory, listener, stop);
+  for (const ModelRun& run : models) runner.run_stored(run);
+  const auto assignments = Planner(options).plan(models);
+  std::vector<Unit> units;
+  for (const auto& assignment : assignments) {
+    for (Unit& unit : cut(*assignment)) units.push_back(std::move(unit));
+  }
+  run_units(units, options.jobs, runner, stop);
+  runner.finish_stopped();
+  RunResult result;
+  result.interrupted = stop.load();
+  result.checks = runner.take_summaries();
+  if (!result.checks.empty()) result.verdict = Verdict::agree;
+  for (const CheckSummary& summary : result.checks) {
+    result.verdict = worst(result.verdict, summary.verdict);
+  }
+  return result;
+}
+
+}  // namespace kvcheck

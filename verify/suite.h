@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+// Running checks over models: what is run, in which order it is reported, and what the run came to.
+// The same cases are run and reported in the same order whatever the number of threads.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "verify/checks.h"
+#include "verify/replay.h"
+
+namespace kvcheck {
+
+// Agreeing cases of each check that are recorded besides all that do not agree.
+inline constexpr std::size_t kWorstKept = 1000;
+// Failures of one part of a check that are run again to tell the flaky ones; further ones are taken
+// as they are.
+inline constexpr int kRerunsMax = 16;
+
+struct SuiteOptions {
+  std::vector<Arithmetic> arithmetics{Arithmetic::row, Arithmetic::matrix};
+  ScalarKind scalar = ScalarKind::f32;
+  std::optional<Policy> tolerance;  // replaces the policy in force
+  bool prefixes = true;             // run the checks of this group
+  bool schedules = true;            // likewise
+  ScheduleChoice schedule_choice = ScheduleChoice::standard;
+  std::uint64_t seed = 1;
+  int jobs = 1;
+  bool record_all = false;  // every case, not only the worst
+};
+
+struct SourceOfPrefixes {
+  Source source;
+  PrefixTree tree;
+};
+
+// A model with what is to be walked on it.
+struct ModelRun {
+  const ModelData& model;
+  std::vector<SourceOfPrefixes> sources;  // at least one
+  std::vector<Case> stored;               // failures of earlier runs, to be run first
+};
+
+// Told of everything as it happens.
+class RunListener {
+ public:
+  virtual ~RunListener() = default;
+  // At once, before anything else is done with the failure; from any thread, one at a time.
+  virtual void on_failure(const CaseRecord& record) = 0;
+  // In the stated order, from one thread at a time.
+  virtual void on_record(const CaseRecord& record) = 0;
+  virtual void on_check(const CheckSummary& summary) = 0;
+};
+
+struct RunResult {
+  Verdict verdict = Verdict::gave_up;  // nothing compared: gave-up
+  bool interrupted = false;
+  std::vector<CheckSummary> checks;
+};
+
+// `stop` ends the run early when it becomes true; what was compared until then is reported.
+[[nodiscard]] RunResult run_suite(const SuiteOptions& options, const std::vector<ModelRun>& models,
+                                  const EngineFactory& factory, RunListener& listener,
+                                  const std::atomic<bool>& stop);
+
+}  // namespace kvcheck

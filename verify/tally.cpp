@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+// Counting cases.
+#include "verify/tally.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace kvcheck {
+
+// Worse by badness; of equals the earlier one, so that what is kept does not depend on the order of
+// adding.
+bool Tally::worse(const Ranked& a, const Ranked& b) {
+  if (a.badness != b.badness) return a.badness > b.badness;
+  return a.subject.index < b.subject.index;
+}
+
+void Tally::add(std::span<const int> tokens, const Schedule& schedule, CaseResult result,
+                std::int64_t logits) {
+  const std::int64_t index = counts_.cases;
+  if (!std::ranges::equal(tokens, last_tokens_)) {
+    last_tokens_.assign(tokens.begin(), tokens.end());
+    ++counts_.prefixes;
+  }
+  count(result, logits);
+  const auto tallied = [&] {
+    return TalliedCase{index, {tokens.begin(), tokens.end()}, schedule, result};
+  };
+  const double difference = result.row ? result.row->max_abs_difference : 0;
+  if (result.row && (!worst_ || difference > worst_->result.row->max_abs_difference)) {
+    worst_ = tallied();
+  }
+  if (keep_all_ || result.verdict != Verdict::agree) {
+    listed_.push_back(tallied());
+    return;
+  }
+  const double bad = badness(policy_, result);
+  const bool full = agreeing_.size() == worst_kept_;
+  if (full && (worst_kept_ == 0 || !(bad > agreeing_.front().badness))) return;
+  rank({bad, tallied()});
+}
+
+void Tally::count(const CaseResult& result, std::int64_t logits) {
+  ++counts_.cases;
+  counts_.logits += logits;
+  counts_.diverged += result.verdict == Verdict::diverge ? 1 : 0;
+  counts_.gated += result.mark == Mark::gated ? 1 : 0;
+  counts_.widened += result.mark == Mark::widened ? 1 : 0;
+  counts_.flaky += result.mark == Mark::flaky ? 1 : 0;
+  counts_.crashed += result.mark == Mark::crash ? 1 : 0;
+  if (result.ratio && !(worst_ratio_ && *result.ratio <= *worst_ratio_)) {
+    worst_ratio_ = result.ratio;
+  }
+  if (result.verdict != Verdict::gave_up) {
+    worst_decided_ = worst(worst_decided_.value_or(Verdict::agree), result.verdict);
+  }
+}
+
+void Tally::rank(Ranked&& subject) {
+  if (agreeing_.size() == worst_kept_) {
+    if (worst_kept_ == 0 || !worse(subject, agreeing_.front())) return;
+    std::ranges::pop_heap(agreeing_, worse);
+    agreeing_.pop_back();
+  }
+  agreeing_.push_back(std::move(subject));
+  std::ranges::push_heap(agreeing_, worse);
+}
+
+void Tally::append(Tally&& later) {
+  const std::int64_t base = counts_.cases;
+  counts_.cases += later.counts_.cases;
+  counts_.prefixes += later.counts_.prefixes;
+  counts_.logits += later.counts_.logits;
+  counts_.diverged += later.counts_.diverged;
+  counts_.gated += later.counts_.gated;
+  counts_.widened += later.counts_.widened;
+  counts_.flaky += later.counts_.flaky;
+  counts_.crashed += later.counts_.crashed;
+  if (later.worst_ratio_ && !(worst_ratio_ && *later.worst_ratio_ <= *worst_ratio_)) {
+    worst_ratio_ = later.worst_ratio_;
+  }
+  if (later.worst_decided_) {
+    worst_decided_ = worst(worst_decided_.value_or(Verdict::agree), *later.worst_decided_);
+  }
+  const auto moved = [&](TalliedCase&& subject) {
+    subject.index += base;
+    return std::move(subject);
+  };
+  if (later.worst_ && (!worst_ || later.worst_->result.row->max_abs_difference >
+                                      worst_->result.row->max_abs_difference)) {
+    worst_ = moved(std::move(*later.worst_));
+  }
+  for (TalliedCase& subject : later.listed_) listed_.push_back(moved(std::move(subject)));
+  for (Ranked& subject : later.agreeing_) {
+    rank({subject.badness, moved(std::move(subject.subject))});
+  }
+}
+
+Verdict Tally::verdict() const {
+  if (!worst_decided_) return Verdict::gave_up;
+  const double gated = static_cast<double>(counts_.gated);
+  if (*worst_decided_ == Verdict::agree &&
+      gated > kGatedShareMax * static_cast<double>(counts_.cases)) {
+    return Verdict::gave_up;
+  }
+  return *worst_decided_;
+}
+
+std::vector<TalliedCase> Tally::take_listed() { return std::exchange(listed_, {}); }
+
+std::vector<TalliedCase> Tally::take_worst() {
+  std::vector<TalliedCase> found;
+  for (Ranked& subject : agreeing_) found.push_back(std::move(subject.subject));
+  agreeing_.clear();
+  std::ranges::sort(found, {}, &TalliedCase::index);
+  return found;
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+// Policies: their text, and how they judge.
+#include "verify/tolerance.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+
+#include "engine/error.h"
+
+namespace kvcheck {
+namespace {
+
+template <typename... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <typename... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+double parse_limit(std::string_view text, std::string_view where) {
+  double limit = 0;
+  const char* const end = text.data() + text.size();
+  const auto [next, error] = std::from_chars(text.data(), end, limit);
+  if (error != std::errc() || next != end || !std::isfinite(limit) || limit < 0) {
+    throw bad_input({where, "limit", "a finite number that is not negative", text});
+  }
+  return limit;
+}
+
+double positive(double limit, std::string_view text, std::string_view where) {
+  if (!(limit > 0)) throw bad_input({where, "limit", "a number above 0", text});
+  return limit;
+}
+
+bool within(const Policy& policy, const RowComparison& row, const std::optional<double>& ratio) {
+  return std::visit(
+      Overloaded{
+          [&](Exact) { return row.same_bits; },
+          [&](AbsLimit abs) { return row.max_abs_difference <= abs.limit; },
+          [&](NoiseLimit noise) { return ratio.has_value() && *ratio <= noise.limit; },
+          [&](RelativeLimit rel) { return row.max_abs_difference <= rel.limit * row.largest; },
+      },
+      policy);
+}
+
+// No difference is no multiple of any floor; a difference over a floor of 0 is infinitely many.
+std::optional<double> ratio_of(const RowComparison& row, const std::optional<NoiseFloor>& floor) {
+  if (row.max_abs_difference == 0) return 0.0;
+  if (!floor) return std::nullopt;
+  const double ratio = row.max_abs_difference / floor->floor;
+  return std::isnan(ratio) ? std::numeric_limits<double>::infinity() : ratio;
+}
+
+}  // namespace
+
+std::string to_text(const Policy& policy) {
+  return std::visit(Overloaded{
+                        [](Exact) { return std::string("exact"); },
+                        [](AbsLimit abs) { return fmt::format("abs:{}", abs.limit); },
+                        [](NoiseLimit noise) { return fmt::format("noise:{}", noise.limit); },
+                        [](RelativeLimit rel) { return fmt::format("rel:{}", rel.limit); },
+                    },
+                    policy);
+}
+
+Policy parse_policy(std::string_view text, std::string_view where) {
+  if (text == "exact") return Exact{};
+  if (text == "noise") return NoiseLimit{};
+  const auto colon = text.find(':');
+  const std::string_view kind = text.substr(0, colon);
+  if (colon != std::string_view::npos) {
+    const std::string_view number = text.substr(colon + 1);
+    if (kind == "abs") return AbsLimit{parse_limit(number, where)};
+    if (kind == "noise") return NoiseLimit{positive(parse_limit(number, where), number, where)};
+    if (kind == "rel") return RelativeLimit{positive(parse_limit(number, where), number, where)};
+  }
+  throw bad_input({where, "policy", "exact, abs:X or noise[:LIMIT]", text});
+}
+
+Judgement judge(const Policy& policy, const RowComparison& row,
+                const std::optional<NoiseFloor>& floor, ScalarKind scalar) {
+  Judgement judgement;
+  judgement.ratio = ratio_of(row, floor);
+  if (!row.uncached_finite) {
+    judgement.verdict = Verdict::broken;  // nothing to compare with
+    return judgement;
+  }
+  if (!row.cached_finite) {
+    judgement.verdict = Verdict::diverge;
+    return judgement;
+  }
+  const bool by_noise = std::holds_alternative<NoiseLimit>(policy);
+  if (by_noise && !judgement.ratio) return judgement;  // gave up: no floor to measure by
+  judgement.verdict = within(policy, row, judgement.ratio) ? Verdict::agree : Verdict::diverge;
+  // Written so that a kappa that is not a number is gated too. No difference needs no conditioning.
+  const bool ill_conditioned = floor && !(floor->kappa <= kKappaGate);
+  if (by_noise && scalar == ScalarKind::f32 && ill_conditioned && row.max_abs_difference != 0) {
+    judgement.verdict = Verdict::gave_up;
+    judgement.gated = true;
+  }
+  return judgement;
+}
+
+}  // namespace kvcheck

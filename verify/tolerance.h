@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+// When two rows of logits agree. Every limit here has a reason; none is a guess.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "engine/scalar.h"
+#include "verify/compare.h"
+#include "verify/verdict.h"
+
+namespace kvcheck {
+
+// LAPACK accepts an error of 30 units of its own expected rounding error; correct caches here stay
+// below 5 and the weakest fault lies far above (tolerance_test pins both sides).
+inline constexpr double kNoiseLimit = 30.0;
+// Conditioning above which the rounding of float32 hides faults that matter: such a case is decided
+// in float64.
+inline constexpr double kKappaGate = 1e3;
+// More gated cases than this and a check has decided too little to say "agree".
+inline constexpr double kGatedShareMax = 0.05;
+// A float64 engine against float64 golden logits, relative to the row's largest logit.
+inline constexpr double kGoldenLimit = 1e-12;
+
+struct Exact {  // to the last bit
+  bool operator==(const Exact&) const = default;
+};
+struct AbsLimit {  // largest absolute difference
+  double limit;
+  bool operator==(const AbsLimit&) const = default;
+};
+struct NoiseLimit {  // largest absolute difference in units of the measured noise floor
+  double limit = kNoiseLimit;
+  bool operator==(const NoiseLimit&) const = default;
+};
+struct RelativeLimit {  // largest absolute difference in units of the row's largest logit
+  double limit = kGoldenLimit;
+  bool operator==(const RelativeLimit&) const = default;
+};
+using Policy = std::variant<Exact, AbsLimit, NoiseLimit, RelativeLimit>;
+
+// "exact", "abs:1e-05", "noise:30", "rel:1e-12"
+[[nodiscard]] std::string to_text(const Policy& policy);
+// Also "noise" alone. Throws Error naming `where`; limits must be finite and not negative (noise,
+// rel: above 0).
+[[nodiscard]] Policy parse_policy(std::string_view text, std::string_view where);
+
+// How much a row of logits moves by rounding alone, measured without any cache.
+struct NoiseFloor {
+  double floor = 0;  // absolute
+  double kappa =
+      0;  // floor / (epsilon x largest term of the output product): conditioning of the row
+};
+
+struct Judgement {
+  Verdict verdict = Verdict::gave_up;
+  std::optional<double> ratio;  // difference / noise floor, where a floor is known
+  bool gated = false;           // too ill-conditioned for this policy and scalar: not decided
+};
+
+// `floor` may be missing where the policy does not need it; a noise policy without one gives up.
+[[nodiscard]] Judgement judge(const Policy& policy, const RowComparison& row,
+                              const std::optional<NoiseFloor>& floor, ScalarKind scalar);
+
+}  // namespace kvcheck

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+// Walking a prefix tree depth first.
+#include "verify/walk.h"
+
+#include <algorithm>
+
+namespace kvcheck {
+
+bool Scope::visits(int depth) const {
+  const int at = static_cast<int>(path.size());
+  return path_only ? depth == at : depth >= at;
+}
+
+bool Scope::enters(int depth, int token) const {
+  const auto at = static_cast<std::size_t>(depth);
+  return at > path.size() ? !path_only : path[at - 1] == token;
+}
+
+void PrefixWalk::run(const Scope& scope, const Visitor& visit) {
+  scope_ = scope;
+  visit_ = &visit;
+  levels_.resize(static_cast<std::size_t>(tree_.depth_max()));
+  path_.clear();
+  if (steps_ == CachedSteps::none) return descend(tree_.root(), SequenceId{});
+  const SequenceId root = engine_.open();
+  descend(tree_.root(), root);
+  engine_.close(root);
+}
+
+std::span<const double> PrefixWalk::cached() const {
+  const Level& level = levels_[path_.size() - 1];
+  return level.cached.row(level.chosen);
+}
+
+std::span<const double> PrefixWalk::reference(int n) const {
+  const Level& level = levels_[static_cast<std::size_t>(n - 1)];
+  return level.uncached.row(level.chosen);
+}
+
+NoiseFloor PrefixWalk::floor(int n, NoiseMeter& meter, std::uint64_t seed) {
+  Level& level = levels_[static_cast<std::size_t>(n - 1)];
+  if (level.floors.empty()) {
+    meter.floors({level.tokens, level.siblings}, level.uncached, seed, level.floors);
+  }
+  return level.floors[static_cast<std::size_t>(level.chosen)];
+}
+
+// `sequence` holds the prefix of the node.
+void PrefixWalk::descend(const PrefixTree::Node& node, SequenceId sequence) {
+  if (static_cast<std::size_t>(node.depth) == levels_.size()) return;
+  levels_[static_cast<std::size_t>(node.depth)].children = tree_.children(node);
+  if (tree_.whole_vocabulary()) {
+    descend_together(node, sequence);
+  } else {
+    descend_alone(node, sequence);
+  }
+}
+
+// Over a whole vocabulary all children are computed side by side, each on a copy of the parent's
+// sequence.
+void PrefixWalk::descend_together(const PrefixTree::Node& node, SequenceId parent) {
+  Level& level = levels_[static_cast<std::size_t>(node.depth)];
+  for (std::size_t first = 0; first < level.children.size(); first += kSiblingsMax) {
+    const std::size_t count = std::min(level.children.size() - first, std::size_t{kSiblingsMax});
+    const auto entered = [&](const PrefixTree::Child& child) {
+      return scope_.enters(node.depth + 1, child.token);
+    };
+    const auto siblings = std::span(level.children).subspan(first, count);
+    if (std::none_of(siblings.begin(), siblings.end(), entered)) continue;
+    // Should the engine fail, it failed at the first of them.
+    path_.push_back(std::find_if(siblings.begin(), siblings.end(), entered)->token);
+    compute(level, first, count);
+    if (steps_ == CachedSteps::along) step_together(level, parent);
+    path_.pop_back();
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!entered(siblings[i])) continue;
+      const bool along = steps_ == CachedSteps::along;
+      arrive(level, siblings[i], static_cast<int>(i), along ? level.sequences[i] : SequenceId{});
+    }
+    for (const SequenceId sequence : level.sequences) engine_.close(sequence);
+    level.sequences.clear();
+  }
+}
+
+// Over given sequences every row was fed, never copied or rolled back: the first child goes on with
+// the parent's sequence, a further one with a new one that is fed the prefix again.
+void PrefixWalk::descend_alone(const PrefixTree::Node& node, SequenceId sequence) {
+  Level& level = levels_[static_cast<std::size_t>(node.depth)];
+  bool used = false;
+  for (std::size_t i = 0; i < level.children.size(); ++i) {
+    const PrefixTree::Child child = level.children[i];
+    if (!scope_.enters(node.depth + 1, child.token)) continue;
+    path_.push_back(child.token);
+    compute(level, i, 1);
+    const bool along = steps_ == CachedSteps::along;
+    const SequenceId own = along && used ? fed_again() : sequence;
+    if (along) engine_.feed(own, std::span(path_).last(1), Rows::all, level.cached);
+    path_.pop_back();
+    arrive(level, child, 0, own);
+    if (along && used) engine_.close(own);
+    used = true;
+  }
+}
+
+void PrefixWalk::arrive(Level& level, const PrefixTree::Child& child, int chosen,
+                        SequenceId sequence) {
+  level.chosen = chosen;
+  path_.push_back(child.token);
+  if (scope_.visits(child.node.depth)) {
+    leaf_ = tree_.leaf(child.node);
+    (*visit_)(*this);
+  }
+  const bool finished = scope_.path_only && path_.size() == scope_.path.size();
+  if (!finished) descend(child.node, sequence);
+  path_.pop_back();
+}
+
+// The oracle's rows of the path with its last token replaced by each of the children's.
+void PrefixWalk::compute(Level& level, std::size_t first, std::size_t count) {
+  level.siblings = static_cast<int>(count);
+  level.floors.clear();
+  level.tokens.resize(path_.size() * count);
+  auto at = level.tokens.begin();
+  for (const int token : std::span(path_).first(path_.size() - 1)) {
+    at = std::fill_n(at, count, token);
+  }
+  for (std::size_t i = first; i < first + count; ++i) *at++ = level.children[i].token;
+  engine_.full({level.tokens, level.siblings}, Rows::last, level.uncached);
+}
+
+void PrefixWalk::step_together(Level& level, SequenceId parent) {
+  const auto count = static_cast<std::size_t>(level.siblings);
+  const std::span<const int> last = std::span<const int>(level.tokens).last(count);
+  feeds_.clear();
+  for (std::size_t i = 0; i < count; ++i) {
+    level.sequences.push_back(engine_.fork(parent));
+    feeds_.push_back({level.sequences.back(), last.subspan(i, 1)});
+  }
+  engine_.batch(feeds_, Rows::all, level.cached);
+}
+
+// A sequence that was fed the path up to its last token.
+SequenceId PrefixWalk::fed_again() {
+  const SequenceId sequence = engine_.open();
+  for (const int& token : std::span(path_).first(path_.size() - 1)) {
+    engine_.feed(sequence, std::span<const int>(&token, 1), Rows::last, ignored_);
+  }
+  return sequence;
+}
+
+}  // namespace kvcheck

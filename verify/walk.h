@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+// The walk over a prefix tree: the oracle's row for every prefix, each recomputed from its own
+// tokens, and, if asked for, the row of a cached step beside it. Memory grows with the depth of the
+// tree, not with its size.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "engine/port.h"
+#include "verify/noise.h"
+#include "verify/prefixes.h"
+
+namespace kvcheck {
+
+// Children of a node that are computed side by side at most.
+inline constexpr int kSiblingsMax = 64;
+
+// The part of a tree that is visited.
+struct Scope {
+  std::vector<int> path;   // prefixes that begin so; empty: all
+  bool path_only = false;  // of them only `path` itself
+
+  [[nodiscard]] bool visits(int depth) const;
+  // Whether the walk goes on to the child of `depth` tokens whose last one is `token`.
+  [[nodiscard]] bool enters(int depth, int token) const;
+};
+
+class PrefixWalk {
+ public:
+  enum class CachedSteps { none, along };
+
+  // At a prefix, in depth-first order. What the walk holds about it is asked of the walk.
+  using Visitor = std::function<void(PrefixWalk&)>;
+
+  PrefixWalk(const PrefixTree& tree, Engine& engine, CachedSteps steps)
+      : tree_(tree), engine_(engine), steps_(steps) {}
+
+  void run(const Scope& scope, const Visitor& visit);
+
+  // The prefix that is being visited; after the engine has failed, one that it failed at.
+  [[nodiscard]] std::span<const int> prefix() const { return path_; }
+  [[nodiscard]] bool leaf() const { return leaf_; }
+  // The cached step's row.
+  [[nodiscard]] std::span<const double> cached() const;
+  // The oracle's row of the first n tokens of the prefix, 1 <= n <= its length.
+  [[nodiscard]] std::span<const double> reference(int n) const;
+  // Its noise floor, measured when first asked for.
+  [[nodiscard]] NoiseFloor floor(int n, NoiseMeter& meter, std::uint64_t seed);
+
+ private:
+  // What is held for the prefixes of one length: some siblings, side by side.
+  struct Level {
+    std::vector<PrefixTree::Child> children;  // of the node that the walk went on from
+    std::vector<int> tokens;                  // [length][siblings]
+    int siblings = 0;
+    int chosen = 0;                     // the sibling that the walk is at
+    Logits uncached;                    // [siblings, vocabulary]
+    Logits cached;                      // likewise
+    std::vector<NoiseFloor> floors;     // [siblings], empty until asked for
+    std::vector<SequenceId> sequences;  // [siblings] that hold these prefixes
+  };
+
+  void descend(const PrefixTree::Node& node, SequenceId sequence);
+  void descend_together(const PrefixTree::Node& node, SequenceId parent);
+  void descend_alone(const PrefixTree::Node& node, SequenceId sequence);
+  void compute(Level& level, std::size_t first, std::size_t count);
+  void step_together(Level& level, SequenceId parent);
+  void arrive(Level& level, const PrefixTree::Child& child, int chosen, SequenceId sequence);
+  [[nodiscard]] SequenceId fed_again();
+
+  const PrefixTree& tree_;
+  Engine& engine_;
+  const CachedSteps steps_;
+  Scope scope_;
+  const Visitor* visit_ = nullptr;
+  std::vector<Level> levels_;  // [depth]: of the prefixes of depth + 1 tokens
+  std::vector<int> path_;
+  bool leaf_ = false;
+  std::vector<Feed> feeds_;
+  Logits ignored_;
+};
+
+}  // namespace kvcheck
