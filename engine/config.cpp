@@ -16,7 +16,7 @@ namespace {
 constexpr int kDimensionMax = 1 << 24;
 constexpr int kLayersMax = 4096;
 
-void in_range(std::string_view where, std::string_view field, int value, int most) {
+void in_range(std::string_view where, std::string_view field, std::int64_t value, int most) {
   if (value >= 1 && value <= most) return;
   throw bad_input({where, field, fmt::format("1 to {}", most), fmt::format("{}", value)});
 }
@@ -30,8 +30,8 @@ void dimensions(const Config& c, std::string_view where) {
   in_range(where, "head_size", c.head_size, kDimensionMax);
   in_range(where, "mlp_width", c.mlp_width, kDimensionMax);
   in_range(where, "context", c.context, kDimensionMax);
-  in_range(where, "query_heads x head_size",
-           std::min(c.query_heads, kDimensionMax / c.head_size + 1) * c.head_size, kDimensionMax);
+  in_range(where, "query_heads x head_size", std::int64_t{c.query_heads} * c.head_size,
+           kDimensionMax);
 }
 
 void divisions(const Config& c, std::string_view where) {

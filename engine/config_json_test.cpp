@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Configurations survive as text, and every wrong text is called wrong for the right reason.
 #include "engine/config_json.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Which configurations are refused, and in what words.
 #include "engine/config.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Text from outside becomes one short printable line.
 #include "engine/echo.h"
 
 #include <gtest/gtest.h>

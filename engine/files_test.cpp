@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Only regular files are read, and only complete files get their names.
 #include "engine/files.h"
 
 #include <gtest/gtest.h>
@@ -7,6 +8,9 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <functional>
+#include <iterator>
+#include <stdexcept>
 
 #include "engine/error.h"
 #include "engine/test_support.h"

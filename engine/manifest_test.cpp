@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Promises are read whole or refused.
 #include "engine/manifest.h"
 
 #include <gtest/gtest.h>

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
+// Model folders are loaded, saved, checksummed and found.
 #include "engine/model_file.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include <bit>
+#include <cmath>
 #include <cstdlib>
+#include <limits>
+#include <optional>
 #include <set>
 
 #include "engine/sha256.h"

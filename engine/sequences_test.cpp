@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Sequences and vocabularies are read line by line, and wrong lines named.
 #include "engine/sequences.h"
 
 #include <gtest/gtest.h>

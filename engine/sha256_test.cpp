@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Digests are those of the standard, however the bytes arrive.
 #include "engine/sha256.h"
 
 #include <gtest/gtest.h>

@@ -6,9 +6,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/echo.h"
@@ -18,91 +19,106 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Watches the parser: the library itself lets the last of two equal keys win, and has no bounds.
-class Guard {
- public:
-  explicit Guard(std::string_view where) : where_(where) {}
+std::string place_text(std::string_view text, std::size_t byte) {
+  const std::string_view before = text.substr(0, byte == 0 ? 0 : byte - 1);
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
+  return fmt::format("at byte {} (line {}, column {})", byte, line, byte - line_start);
+}
 
-  bool operator()(int depth, Json::parse_event_t event, const Json& parsed) {
-    switch (event) {
-      case Json::parse_event_t::object_start:
-        begin(depth);
-        keys_.emplace_back();
-        break;
-      case Json::parse_event_t::array_start:
-        begin(depth);
-        break;
-      case Json::parse_event_t::key:
-        key(parsed.get_ref<const std::string&>());
-        break;
-      case Json::parse_event_t::object_end:
-        keys_.pop_back();
-        break;
-      case Json::parse_event_t::value:
-        count();
-        break;
-      case Json::parse_event_t::array_end:
-        break;
-    }
-    return true;
-  }
-
- private:
-  void begin(int depth) {
-    if (depth >= kJsonDepthMax) {
-      throw bad_input({where_, "JSON", fmt::format("at most {} levels", kJsonDepthMax), "more"});
-    }
-    count();
-  }
-
-  void count() {
-    if (++values_ <= kJsonValuesMax) return;
-    throw bad_input({where_, "JSON", fmt::format("at most {} values", kJsonValuesMax), "more"});
-  }
-
-  void key(const std::string& name) {
-    if (keys_.back().insert(name).second) return;
-    throw bad_input({where_, "key " + in_quotes(name), "it once", "it again"});
-  }
-
-  std::string_view where_;
-  int values_ = 0;
-  std::vector<std::set<std::string>> keys_;  // one set for each object that is open
-};
-
-// The parser counts bytes from 1 and stops at the byte that it cannot use, or one past the end.
+// The parser counts bytes from 1 and stops at the last byte of what it cannot use, or one past the
+// end.
 Error malformed(std::string_view text, std::size_t byte, std::string_view where) {
   constexpr std::size_t kContext = 20;  // bytes shown up to the place
   const std::size_t end = std::min(byte, text.size());
-  const std::string_view before = text.substr(0, end == 0 ? 0 : end - 1);
-  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-  const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
   const std::size_t shown = std::min(end, kContext);
   const std::string got = byte > text.size() ? std::string("the end of the text")
                                              : in_quotes(text.substr(end - shown, shown));
-  return bad_input(
-      {where,
-       fmt::format("malformed JSON at byte {} (line {}, column {})", byte, line, byte - line_start),
-       "JSON", got});
+  return bad_input({where, "malformed JSON " + place_text(text, byte), "JSON", got});
 }
+
+// Builds the value from the parser's events. The library's own builder lets the last of two equal
+// keys win and has no bounds; with a callback it also looks through all earlier siblings at the end
+// of every object, so that a header of a million empty objects takes minutes.
+class Builder {
+ public:
+  Builder(std::string_view text, std::string_view where) : text_(text), where_(where) {}
+
+  Json take() { return std::move(root_); }
+
+  // What nlohmann::json::sax_parse calls; true: go on.
+  bool null() { return add(nullptr); }
+  bool boolean(bool value) { return add(value); }
+  bool number_integer(std::int64_t value) { return add(value); }
+  bool number_unsigned(std::uint64_t value) { return add(value); }
+  bool number_float(double value, const std::string&) { return add(value); }
+  bool string(std::string& value) { return add(std::move(value)); }
+  bool binary(Json::binary_t&) { throw InternalError("JSON text with a binary value"); }
+  bool start_object(std::size_t) { return open(Json::object()); }
+  bool start_array(std::size_t) { return open(Json::array()); }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+
+  bool key(std::string& name) {
+    auto& object = open_.back()->get_ref<Json::object_t&>();
+    const auto [at, is_new] = object.emplace(name, nullptr);
+    if (!is_new) throw bad_input({where_, "key " + in_quotes(name), "it once", "it again"});
+    member_ = &at->second;
+    return true;
+  }
+
+  bool parse_error(std::size_t byte, const std::string& token, const Json::exception& error) {
+    constexpr int kNumberOverflow = 406;
+    if (error.id != kNumberOverflow) throw malformed(text_, byte, where_);
+    throw bad_input(
+        {where_, "number in JSON " + place_text(text_, byte), "at most 1.8e308", one_line(token)});
+  }
+
+ private:
+  bool add(Json value) {
+    place(std::move(value));
+    return true;
+  }
+
+  bool open(Json container) {
+    if (open_.size() == kJsonDepthMax) {
+      throw bad_input({where_, "JSON", fmt::format("at most {} levels", kJsonDepthMax), "more"});
+    }
+    open_.push_back(place(std::move(container)));
+    return true;
+  }
+
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  // Puts a value where it belongs. Only the innermost container changes, so that the pointers to
+  // those around it stay valid.
+  Json* place(Json value) {
+    if (++values_ > kJsonValuesMax) {
+      throw bad_input({where_, "JSON", fmt::format("at most {} values", kJsonValuesMax), "more"});
+    }
+    Json* at = &root_;
+    if (!open_.empty()) at = open_.back()->is_array() ? &open_.back()->emplace_back() : member_;
+    *at = std::move(value);
+    return at;
+  }
+
+  std::string_view text_;
+  std::string_view where_;
+  Json root_;
+  std::vector<Json*> open_;  // containers that have begun and not ended, the innermost last
+  Json* member_ = nullptr;   // the value of the last key
+  int values_ = 0;
+};
 
 }  // namespace
 
 Json parse_json(std::string_view text, std::string_view where) {
-  Guard guard(where);
-  try {
-    return Json::parse(text, [&guard](int depth, Json::parse_event_t event, Json& parsed) {
-      return guard(depth, event, parsed);
-    });
-  } catch (const Json::parse_error& error) {
-    throw malformed(text, error.byte, where);
-  } catch (const Json::out_of_range& error) {
-    // Its words end in the number: "... number overflow parsing '1e400'".
-    const std::string_view words = error.what();
-    const std::size_t quote = words.find('\'');
-    const std::string_view number = words.substr(quote == words.npos ? 0 : quote);
-    throw bad_input({where, "number in JSON", "at most 1.8e308", one_line(number)});
-  }
+  Builder builder(text, where);
+  require(Json::sax_parse(text, &builder), "the JSON parser gave up without a reason");
+  return builder.take();
 }
 
 Error bad_value(const JsonPlace& place, std::string_view expected, const Json* got) {

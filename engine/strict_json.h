@@ -2,6 +2,7 @@
 // JSON as a file format: no key twice, no key that nobody reads, no nesting without end.
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string_view>
@@ -11,7 +12,7 @@
 namespace kvcheck {
 
 // Deepest nesting of arrays and objects. Our own files need four levels.
-inline constexpr int kJsonDepthMax = 32;
+inline constexpr std::size_t kJsonDepthMax = 32;
 
 // Most values in one text. A parsed value takes up to some 100 bytes where its text takes 2, so
 // that a header of 100 MB could fill the memory; 4096 layers of 16 tensors need half a million.

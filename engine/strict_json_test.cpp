@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// JSON with anything doubtful in it is refused, with its place.
 #include "engine/strict_json.h"
 
 #include <gtest/gtest.h>
@@ -15,15 +16,17 @@ std::string parse_error(const std::string& text) {
   return error_of([&] { (void)parse_json(text, "f"); });
 }
 
-std::string nested(int levels) {
-  const auto n = static_cast<std::size_t>(levels);
-  return std::string(n, '[') + std::string(n, ']');
+std::string nested(std::size_t levels) {
+  return std::string(levels, '[') + std::string(levels, ']');
 }
 
 TEST(StrictJson, gives_the_value) {
   const auto json = parse_json(R"({"a": [1, -2.5, "x", null, true], "b": {"a": 1}})", "f");
   EXPECT_EQ(json["a"][1], -2.5);
   EXPECT_EQ(json["b"]["a"], 1);
+  EXPECT_EQ(json.dump(), R"({"a":[1,-2.5,"x",null,true],"b":{"a":1}})");
+  EXPECT_EQ(parse_json("[[[],{}],[{\"a\":[0]}],-1]", "f").dump(), "[[[],{}],[{\"a\":[0]}],-1]");
+  EXPECT_EQ(parse_json("3", "f"), 3);
 }
 
 TEST(StrictJson, malformed_text_is_an_error_with_its_place) {
@@ -50,7 +53,8 @@ TEST(StrictJson, broken_utf8_is_an_error) {
 }
 
 TEST(StrictJson, a_number_beyond_double_is_an_error) {
-  EXPECT_EQ(parse_error("[1e400]"), "f: number in JSON, expected at most 1.8e308, got '1e400'");
+  EXPECT_EQ(parse_error("[1e400]"),
+            "f: number in JSON at byte 6 (line 1, column 6), expected at most 1.8e308, got 1e400");
 }
 
 TEST(StrictJson, a_key_that_stands_twice_is_an_error) {
@@ -82,6 +86,13 @@ TEST(StrictJson, values_without_end_are_an_error) {
   for (int i = 2; i < kJsonValuesMax; ++i) text += ",0";  // with the array itself: the most
   EXPECT_EQ(parse_error(text + "]"), "no error");
   EXPECT_EQ(parse_error(text + ",0]"), "f: JSON, expected at most 1048576 values, got more");
+}
+
+// Takes minutes where the time for an object grows with the number of its siblings.
+TEST(StrictJson, many_objects_take_time_in_proportion) {
+  std::string text = "[";
+  for (int i = 2; i < kJsonValuesMax; ++i) text += "{},";
+  EXPECT_EQ(parse_error(text + "{}]"), "no error");
 }
 
 TEST(StrictJson, a_wrong_value_is_echoed_in_one_short_line) {

@@ -267,6 +267,15 @@ TEST(Gen, schedules_shrink_to_fewer_feeds) {
   EXPECT_EQ(std::count(shown[0].begin(), shown[0].end(), ','), 2) << shown[0];
 }
 
+TEST(Gen, a_schedule_is_tried_as_one_feed_first) {
+  rc::Random random(1);
+  for (int i = 0; i < 20; ++i) {
+    const auto drawn = any_schedule(9)(random.split(), 0);
+    if (drawn.value().size() == 1) continue;
+    EXPECT_EQ(drawn.shrinks().next()->value(), std::vector<int>{9});
+  }
+}
+
 TEST(Gen, models_shrink_to_the_plain_family_and_keep_their_seed) {
   const auto shown = smallest([] { RC_ASSERT((*any_model()).seed == 0U); });
   ASSERT_EQ(shown.size(), 1U);

@@ -154,10 +154,10 @@ Case read_fields(const std::map<std::string, std::string, std::less<>>& values,
     if (found == values.end()) throw bad_input({where, "missing field", field.key, "nothing"});
     field.read(found->second, where, subject);
   }
-  for (const auto& [key, value] : values) {
+  for (const auto& value : values) {
     const bool known = std::any_of(kFields.begin(), kFields.end(),
-                                   [&](const Field& field) { return field.key == key; });
-    if (!known) throw bad_input({where, "unknown field", "a field of a case", key});
+                                   [&](const Field& field) { return field.key == value.first; });
+    if (!known) throw bad_input({where, "unknown field", "a field of a case", value.first});
   }
   return subject;
 }

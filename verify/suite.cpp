@@ -403,8 +403,12 @@ RunResult run_suite(const SuiteOptions& options, const std::vector<ModelRun>& mo
                     const EngineFactory& factory, RunListener& listener,
                     const std::atomic<bool>& stop) {
   Runner runner(options, factory, listener, stop);
-  for (const ModelRun& run : models) runner.run_stored(run);
   const auto assignments = Planner(options).plan(models);
+  std::size_t checks = 0;
+  for (const auto& assignment : assignments) checks += assignment->checks.size();
+  for (const ModelRun& run : models) checks += run.stored.empty() ? 0 : 1;
+  listener.on_start(checks);
+  for (const ModelRun& run : models) runner.run_stored(run);
   std::vector<Unit> units;
   for (const auto& assignment : assignments) {
     for (Unit& unit : cut(*assignment)) units.push_back(std::move(unit));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -48,6 +49,8 @@ struct ModelRun {
 class RunListener {
  public:
   virtual ~RunListener() = default;
+  // How many checks will be reported, if nothing stops the run.
+  virtual void on_start(std::size_t checks) = 0;
   // At once, before anything else is done with the failure; from any thread, one at a time.
   virtual void on_failure(const CaseRecord& record) = 0;
   // In the stated order, from one thread at a time.

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+// Numbers for people.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace kvcheck {
+
+[[nodiscard]] std::string grouped(std::int64_t number);   // 4,680
+[[nodiscard]] std::string three_digits(double number);    // 2.86e-06
+[[nodiscard]] std::string duration_text(double seconds);  // 12 ms
+
+}  // namespace kvcheck

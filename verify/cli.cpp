@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT
+// Parsing the command line, and the one place where exceptions become exit codes.
+#include "verify/cli.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+#include "engine/echo.h"
+#include "engine/error.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr std::array<std::string_view, 4> kCommands{"verify", "inspect", "repro", "report"};
+
+struct Arguments {
+  VerifyArguments verify;
+  InspectArguments inspect;
+  ReproArguments repro;
+  ReportArguments report;
+};
+
+// An option that holds its value as a number, or not at all; CLI11's own message would not say what
+// is expected.
+template <typename Number>
+CLI::Option* add_number(CLI::App& command, const std::string& option, std::optional<Number>& value,
+                        Number least, const std::string& expected, const std::string& help) {
+  return command
+      .add_option_function<std::string>(
+          option,
+          [&value, option, least, expected](const std::string& text) {
+            Number number{};
+            const char* const end = text.data() + text.size();
+            const auto [next, error] = std::from_chars(text.data(), end, number);
+            if (error != std::errc() || next != end || !(number >= least)) {
+              throw bad_input({option, "bad value", expected, text});
+            }
+            value = number;
+          },
+          help)
+      ->type_name("N");
+}
+
+void define_verify(CLI::App& app, VerifyArguments& to, std::optional<std::uint64_t>& seed) {
+  CLI::App& verify = *app.add_subcommand("verify", "compare cached with uncached logits");
+  verify.add_option("MODEL", to.model,
+                    "bundled name, folder, or gen:FAMILY:SEED (default: chapter8, chapter8-rotary "
+                    "and 20 generated models)");
+  verify.add_option("--prefixes", to.prefixes,
+                    "corpus, all, random:N, or a file with a sequence a line (default: corpus and "
+                    "all for models with a corpus, else random:16)");
+  verify.add_option("--schedules", to.schedules,
+                    "decode, single or all (default: all cuts up to 6 tokens, else decode and "
+                    "single)");
+  verify.add_option("--arithmetic", to.arithmetic, "both, row or matrix")->capture_default_str();
+  verify.add_option("--scalar", to.scalar, "f32 or f64")->capture_default_str();
+  verify.add_option("--tolerance", to.tolerance,
+                    "exact, abs:X or noise[:LIMIT] instead of the model's default");
+  add_number<std::uint64_t>(verify, "--seed", seed, 0, "a whole number from 0 to 2^64 - 1",
+                            "of generated models and random prefixes (default: 1)");
+  add_number<std::uint64_t>(verify, "--index", to.index, 0, "a whole number",
+                            "only the random sequence of this number");
+  add_number<int>(verify, "--jobs", to.jobs, 1, "a whole number of at least 1",
+                  "threads (default: all cores)");
+  add_number<double>(verify, "--time", to.time_seconds, 0, "a number of seconds",
+                     "seconds after which the run ends as interrupted");
+  verify.add_option("--out", to.out, "new or empty folder for the files of the run");
+  verify.add_option("--csv", to.csv, "failures (and the worst 1,000 cases a check), or full")
+      ->capture_default_str();
+  verify.add_flag("--no-stored", to.no_stored, "do not run stored failures first");
+}
+
+void define(CLI::App& app, Arguments& to, std::optional<std::uint64_t>& seed) {
+  app.set_version_flag("--version", std::string("kvcheck ") + KVCHECK_VERSION);
+  app.require_subcommand(1);
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+  define_verify(app, to.verify, seed);
+  CLI::App& inspect = *app.add_subcommand("inspect", "what a model is and what its cache takes");
+  inspect.add_option("MODEL", to.inspect.model, "bundled name, folder, or gen:FAMILY:SEED")
+      ->required();
+  CLI::App& repro = *app.add_subcommand("repro", "run one case again");
+  repro.add_option("CASE", to.repro.subject, "kv1:... token, or a case file")->required();
+  repro.add_option("--model", to.repro.model, "where the model is now");
+  CLI::App& report = *app.add_subcommand("report", "the worst cases of a run");
+  report.add_option("RUN", to.report.run, "folder of the run")->required();
+}
+
+// CLI11 would only say that an argument was not expected.
+void require_known_command(const std::vector<std::string>& words) {
+  if (words.empty()) {
+    throw bad_input({"command", "missing", fmt::format("one of {}", fmt::join(kCommands, ", ")),
+                     "nothing; see kvcheck --help"});
+  }
+  if (words[0].starts_with('-')) return;
+  if (std::ranges::find(kCommands, words[0]) != kCommands.end()) return;
+  throw bad_input({one_line(words[0]), "unknown command",
+                   fmt::format("one of {}", fmt::join(kCommands, ", ")), words[0]});
+}
+
+int run(const CLI::App& app, const Arguments& arguments, const std::vector<std::string>& words) {
+  const std::string command = app.get_subcommands().front()->get_name();
+  if (command == "verify") return run_verify(arguments.verify, words);
+  if (command == "inspect") return run_inspect(arguments.inspect);
+  if (command == "repro") return run_repro(arguments.repro);
+  return run_report(arguments.report);
+}
+
+// CLI11's complaints in the words of all others.
+Error usage_error(const CLI::ParseError& error, const std::string& command) {
+  const std::string what = one_line(error.what(), 200);
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    return bad_input({command, "unknown option or argument",
+                      fmt::format("what `kvcheck {} --help` lists", command),
+                      what.substr(what.find(": ") + 2)});
+  }
+  return Error(
+      fmt::format("{}: {}, expected what `kvcheck {} --help` says", command, what, command));
+}
+
+int parse_and_run(const std::vector<std::string>& words) {
+  require_known_command(words);
+  CLI::App app("kvcheck decides whether a KV cache gives the logits of a full recompute.",
+               "kvcheck");
+  Arguments arguments;
+  std::optional<std::uint64_t> seed;
+  define(app, arguments, seed);
+  try {
+    std::vector<std::string> reversed(words.rbegin(), words.rend());
+    app.parse(reversed);
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    throw usage_error(error, one_line(words[0]));
+  }
+  arguments.verify.seed = seed.value_or(arguments.verify.seed);
+  return run(app, arguments, words);
+}
+
+int complain(int code, const std::string& text) {
+  fmt::print(stderr, "kvcheck: {}\n", text);
+  return code;
+}
+
+}  // namespace
+
+int exit_code(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::agree:
+      return kExitAgree;
+    case Verdict::diverge:
+      return kExitDiverge;
+    case Verdict::gave_up:
+      return kExitGaveUp;
+    case Verdict::broken:
+      return kExitBroken;
+  }
+  return kExitInternal;
+}
+
+void print(std::string_view text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (written && std::fflush(stdout) == 0) return;
+  throw bad_input({"stdout", "cannot be written", "a writable output", std::strerror(errno)});
+}
+
+int run_command_line(int argc, const char* const* argv) {
+  // A limit on file sizes, or a reader that went away, is then an error that names the file.
+  std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
+  const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
+  try {
+    return parse_and_run(words);
+  } catch (const Error& error) {
+    return complain(kExitUsage, error.what());
+  } catch (const EngineError& error) {
+    return complain(kExitBroken, error.what());
+  } catch (const std::bad_alloc&) {
+    return complain(kExitUsage, "memory: not enough, expected a smaller model or run, got none");
+  } catch (const std::exception& error) {
+    return complain(kExitInternal, fmt::format("internal error: {}", error.what()));
+  }
+}
+
+}  // namespace kvcheck

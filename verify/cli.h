@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+// The command line: what the commands take, and what they do. The only part that sees everything.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "verify/models.h"
+
+namespace kvcheck {
+
+// Exit codes.
+inline constexpr int kExitAgree = 0;
+inline constexpr int kExitDiverge = 1;
+inline constexpr int kExitUsage = 2;   // or bad input
+inline constexpr int kExitGaveUp = 3;  // or interrupted, or nothing compared
+inline constexpr int kExitBroken = 4;  // the engine
+inline constexpr int kExitInternal = 70;
+
+[[nodiscard]] int exit_code(Verdict verdict);
+
+struct VerifyArguments {
+  std::string model;  // empty: the default set
+  std::string prefixes;
+  std::string schedules;
+  std::string arithmetic = "both";
+  std::string scalar = "f32";
+  std::string tolerance;
+  std::uint64_t seed = 1;
+  std::optional<std::uint64_t> index;
+  std::optional<int> jobs;
+  std::optional<double> time_seconds;
+  std::string out;
+  std::string csv = "failures";
+  bool no_stored = false;
+};
+
+struct InspectArguments {
+  std::string model;
+};
+
+struct ReproArguments {
+  std::string subject;  // token or file
+  std::string model;    // instead of the one that it names
+};
+
+struct ReportArguments {
+  std::string run;  // folder
+};
+
+// Each prints to stdout and gives the exit code; bad input is thrown.
+[[nodiscard]] int run_verify(const VerifyArguments& arguments,
+                             const std::vector<std::string>& command);
+[[nodiscard]] int run_inspect(const InspectArguments& arguments);
+[[nodiscard]] int run_repro(const ReproArguments& arguments);
+[[nodiscard]] int run_report(const ReportArguments& arguments);
+
+// Parses and runs; never throws. Complaints go to stderr as "kvcheck: <where>: <what>, expected
+// <x>, got <y>".
+[[nodiscard]] int run_command_line(int argc, const char* const* argv);
+
+// Writes to stdout; throws Error when it cannot be written.
+void print(std::string_view text);
+
+}  // namespace kvcheck

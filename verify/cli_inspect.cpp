@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+// kvcheck inspect: what a model is, and what its cache takes.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "verify/cli.h"
+
+namespace kvcheck {
+namespace {
+
+std::string line(std::string_view what, std::string_view value) {
+  return fmt::format("  {:<24}{}\n", what, value);
+}
+
+std::string line(std::string_view what, std::int64_t value) {
+  return line(what, std::string_view(fmt::format("{}", value)));
+}
+
+std::string yes_no(bool value) { return value ? "yes" : "no"; }
+
+std::string windows_text(const Config& config) {
+  std::vector<std::string> parts;
+  for (const int window : config.windows) {
+    parts.push_back(window == 0 ? "all" : fmt::format("{}", window));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string positions_text(const Config& config) {
+  if (config.positions != Positions::rotary) return std::string(name(config.positions));
+  return fmt::format("rotary, {}, base {}", name(config.rotary_pairs), config.rotary_base);
+}
+
+std::string configuration(const Config& c) {
+  std::string text = "configuration\n";
+  text += line("vocabulary", c.vocabulary);
+  text += line("context", c.context);
+  text += line("layers", c.layers);
+  text += line("width", c.width);
+  text += line("query heads", c.query_heads);
+  text += line("K/V heads", c.kv_heads);
+  text += line("head size", c.head_size);
+  text += line("MLP", fmt::format("{}, width {}", name(c.mlp), c.mlp_width));
+  text += line("norm", fmt::format("{}, epsilon {}", name(c.norm), c.norm_epsilon));
+  text += line("positions", positions_text(c));
+  text += line("windows by layer", windows_text(c));
+  text += line("q/k/v bias", yes_no(c.qkv_bias));
+  text += line("attention output bias", yes_no(c.attention_output_bias));
+  text += line("MLP bias", yes_no(c.mlp_bias));
+  text += line("output", name(c.output));
+  return text;
+}
+
+std::string parameters(const Config& config) {
+  std::string text = fmt::format("parameters                {}\n", parameter_count(config));
+  for (const Part part :
+       {Part::embedding, Part::positions, Part::attention, Part::mlp, Part::norms, Part::output}) {
+    const std::int64_t count = parameter_count(config, part);
+    if (count > 0) text += line(name(part), count);
+  }
+  return text;
+}
+
+std::string cache(const Config& c) {
+  std::string text = "cache (flat, keys and values)\n";
+  text += line("rows per token", fmt::format("{} ({} layers x 2)", 2 * c.layers, c.layers));
+  text +=
+      line("scalars per token", fmt::format("{} (rows x {} K/V heads x head size {})",
+                                            2 * c.layers * c.kv_width(), c.kv_heads, c.head_size));
+  for (const auto& [scalar, size] : {std::pair{"f32", 4}, std::pair{"f64", 8}}) {
+    text += line(fmt::format("bytes per token, {}", scalar), cache_bytes(c, 1, size));
+    text += line(fmt::format("bytes at {} rows, {}", c.context, scalar),
+                 cache_bytes(c, c.context, size));
+  }
+  return text;
+}
+
+}  // namespace
+
+int run_inspect(const InspectArguments& arguments) {
+  const ModelData model = load_model(arguments.model);
+  const Config& config = model.weights.config;
+  std::string text = fmt::format("model {}\nSHA-256 {}\n", model.name, model.sha256);
+  text += configuration(config) + parameters(config) + cache(config);
+  if (!model.words.empty()) text += fmt::format("words\n  {}\n", fmt::join(model.words, " "));
+  if (!model.corpus.empty()) text += fmt::format("corpus\n  {} sequences\n", model.corpus.size());
+  if (model.contract_abs) text += fmt::format("contract\n  abs:{}\n", *model.contract_abs);
+  print(text);
+  return kExitAgree;
+}
+
+}  // namespace kvcheck
