@@ -18,8 +18,23 @@ using ArrayMap = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>;
 template <Scalar T>
 using ConstVectorMap = Eigen::Map<const Vector<T>>;
 
-// Below this many multiply-adds the set-up of a blocked product costs more than the product.
+// Up to this many multiply-adds the set-up of a blocked product costs more than the product.
 constexpr int kSmallProduct = 4096;
+
+// Rounds once where the processor multiplies and adds in one go; elsewhere that would be a slow
+// library call.
+struct Fused {
+  template <typename L, typename X>
+  static void add_product(L& sum, const L& x, const X& weight) {
+#ifdef __FMA__
+    for (Eigen::Index i = 0; i < L::SizeAtCompileTime; ++i) {
+      sum[i] = std::fma(x[i], weight, sum[i]);
+    }
+#else
+    sum += x * weight;
+#endif
+  }
+};
 
 template <Scalar T>
 void product(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias, View<T> out) {
@@ -33,7 +48,7 @@ void product(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias, Vi
         x.data, x.features, Eigen::InnerStride<>(x.stride));
     row.noalias() = weight.transpose() * input;
   } else if (x.rows * x.features * out.features <= kSmallProduct) {
-    to.noalias() = from.lazyProduct(weight);
+    return row::product_by_chunks<Fused>(x, weight, bias, out);
   } else {
     to.noalias() = from * weight;
   }

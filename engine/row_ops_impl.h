@@ -68,8 +68,8 @@ constexpr T reciprocal_factorial(int n) {
   return static_cast<T>(1 / product);
 }
 
-// The terms r^(i - n) / i! from i = n on, Horner's way; by recursion, since a loop would keep the compiler from
-// running the elements of a block side by side.
+// The terms r^(i - n) / i! from i = n on, Horner's way; by recursion, since a loop would keep the
+// compiler from running the elements of a block side by side.
 template <int n, typename T>
 inline T exponential_series(T r) {
   if constexpr (n == ExpConstants<T>::kTerms) {
@@ -101,7 +101,16 @@ inline T exponential(T x) {
   }
 }
 
-template <Scalar T>
+// How a sum takes one more product: rounded twice, as row arithmetic states, or once where the
+// processor can.
+struct Separate {
+  template <typename L, typename X>
+  static void add_product(L& sum, const L& x, const X& weight) {
+    sum += x * weight;
+  }
+};
+
+template <typename Rounding, Scalar T>
 void product_of_chunk(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias, View<T> out,
                       int first, auto width) {
   constexpr int W = decltype(width)::value;
@@ -116,7 +125,7 @@ void product_of_chunk(View<const T> x, const Matrix<T>& weight, const Vector<T>&
     const T* w = weight.data() + o;
     for (int k = 0; k < in; ++k, w += row) {
       const Lanes<T, W> xs = lanes<W>(x.feature(k) + first);
-      for (int j = 0; j < kTogether; ++j) sum[j] += xs * w[j];
+      for (int j = 0; j < kTogether; ++j) Rounding::add_product(sum[j], xs, w[j]);
     }
     for (int j = 0; j < kTogether; ++j) {
       if (bias.size() > 0) sum[j] += bias[o + j];
@@ -125,35 +134,45 @@ void product_of_chunk(View<const T> x, const Matrix<T>& weight, const Vector<T>&
   }
   for (; o < outputs; ++o) {
     Lanes<T, W> sum = Lanes<T, W>::Constant(T(0));
-    for (int k = 0; k < in; ++k) sum += lanes<W>(x.feature(k) + first) * weight(k, o);
+    for (int k = 0; k < in; ++k) {
+      const Lanes<T, W> xs = lanes<W>(x.feature(k) + first);
+      Rounding::add_product(sum, xs, weight(k, o));
+    }
     if (bias.size() > 0) sum += bias[o];
     lanes<W>(out.feature(o) + first) = sum;
   }
 }
 
-template <Scalar T>
+template <typename Rounding, Scalar T>
 void product_of_row(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias, View<T> out,
                     int row) {
   chunks(out.features, [&](auto width, int o) {
     constexpr int W = decltype(width)::value;
     Lanes<T, W> sum = Lanes<T, W>::Constant(T(0));
     for (int k = 0; k < x.features; ++k) {
-      sum += lanes<W>(weight.data() + k * weight.outerStride() + o) * x.feature(k)[row];
+      const Lanes<T, W> ws = lanes<W>(weight.data() + k * weight.outerStride() + o);
+      Rounding::add_product(sum, ws, x.feature(k)[row]);
     }
     if (bias.size() > 0) sum += lanes<W>(bias.data() + o);
     for (int j = 0; j < W; ++j) out.feature(o + j)[row] = sum[j];
   });
 }
 
-template <Scalar T>
-void product(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias, View<T> out) {
+template <typename Rounding, Scalar T>
+void product_by_chunks(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias,
+                       View<T> out) {
   chunks(x.rows, [&](auto width, int first) {
     if constexpr (decltype(width)::value == 1) {
-      product_of_row(x, weight, bias, out, first);
+      product_of_row<Rounding>(x, weight, bias, out, first);
     } else {
-      product_of_chunk(x, weight, bias, out, first, width);
+      product_of_chunk<Rounding>(x, weight, bias, out, first, width);
     }
   });
+}
+
+template <Scalar T>
+void product(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias, View<T> out) {
+  product_by_chunks<Separate>(x, weight, bias, out);
 }
 
 template <Scalar T>
@@ -190,8 +209,8 @@ void normalize(View<const T> x, const NormWeights<T>& weights, T epsilon, View<T
 
 // 0.5 x (1 + tanh(u)) with u = sqrt(2/pi) (x + 0.044715 x^3) is x / (1 + e^(-2u)): Hendrycks and
 // Gimpel (arXiv 1606.08415), the approximation that GPT-2 uses.
-// Calls work(first, count) for the stretches of elements that lie side by side: the whole block where its
-// features follow each other without a gap.
+// Calls work(first, count) for the stretches of elements that lie side by side: the whole block
+// where its features follow each other without a gap.
 template <typename T, typename Work>
 void stretches(View<T> x, Work work) {
   if (x.stride == x.rows) {

@@ -2,6 +2,7 @@
 // What is written is read back to the last bit; what is malformed is an Error that names its place.
 #include "reports/csv_reader.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -137,7 +138,7 @@ TEST(CsvReader, a_header_alone_has_no_rows) {
 TEST(CsvReader, numbers_that_are_none_are_errors) {
   const std::string header = csv_header(kColumns);
   for (const char* number : {"x", "1e", "-", "1.5 ", " 1", "1e400", "0x1p3", "+1", "1,5x"}) {
-    const std::string cell = std::string("\"") + number + "\"";
+    const std::string cell = fmt::format("\"{}\"", number);
     EXPECT_EQ(error_on(header + "t," + cell + ",2,agree,3\n"),
               "f.csv:2: column number, expected a number, got " + cell);
   }

@@ -14,10 +14,11 @@ struct Facts {
   int count = 0;
   std::string note;
 
-  void expect(std::string_view what, std::int64_t expected, std::int64_t got) {
+  void expect(std::string_view what, std::string_view when, std::int64_t expected,
+              std::int64_t got) {
     ++count;
     if (expected == got || !note.empty()) return;
-    note = fmt::format("{}: expected {}, got {}", what, expected, got);
+    note = fmt::format("{} {}: expected {}, got {}", what, when, expected, got);
   }
 };
 
@@ -36,7 +37,7 @@ class Account {
   void feed(std::span<const int> tokens) {
     engine_.feed(sequence_, tokens, Rows::all, logits_);
     rows_ += static_cast<int>(tokens.size());
-    facts_.expect("rows answered by a feed", static_cast<int>(tokens.size()), logits_.rows());
+    facts_.expect("rows answered", "by a feed", static_cast<int>(tokens.size()), logits_.rows());
     check("after a feed");
   }
 
@@ -53,8 +54,8 @@ class Account {
     } catch (const Error&) {
       refused = true;
     }
-    facts_.expect(fmt::format("refused: {}", what), 1, refused ? 1 : 0);
-    if (refused) check(fmt::format("after refusing {}", what));
+    facts_.expect("refusals", what, 1, refused ? 1 : 0);
+    if (refused) check(what);
   }
 
   void close() { engine_.close(sequence_); }
@@ -62,10 +63,9 @@ class Account {
  private:
   void check(std::string_view when) {
     const Held held = engine_.held(sequence_);
-    facts_.expect(fmt::format("rows {}", when), rows_, held.rows);
-    facts_.expect(fmt::format("next position {}", when), rows_, held.next_position);
-    facts_.expect(fmt::format("bytes {}", when), cache_bytes(config_, rows_, scalar_size_),
-                  held.bytes);
+    facts_.expect("rows", when, rows_, held.rows);
+    facts_.expect("next position", when, rows_, held.next_position);
+    facts_.expect("bytes", when, cache_bytes(config_, rows_, scalar_size_), held.bytes);
   }
 
   Engine& engine_;
@@ -90,14 +90,14 @@ void keep_account(Bench& bench, std::span<const int> tokens, const Schedule& sch
   const std::size_t half = tokens.size() / 2;
   account.truncate(static_cast<int>(half));
   account.feed(tokens.subspan(half));
-  account.refuse("an empty feed", {});
+  account.refuse("of an empty feed", {});
   const int outside[] = {config.vocabulary};
-  account.refuse("an id outside the vocabulary", outside);
+  account.refuse("of an id outside the vocabulary", outside);
   const int negative[] = {-1};
-  account.refuse("a negative id", negative);
+  account.refuse("of a negative id", negative);
   const std::vector<int> too_many(static_cast<std::size_t>(config.context) + 1 - tokens.size(),
                                   tokens.back());
-  account.refuse("a feed past the context", too_many);
+  account.refuse("of a feed past the context", too_many);
   account.close();
 }
 

@@ -88,8 +88,8 @@ std::vector<std::string> default_models(std::uint64_t seed) {
 
 PrefixChoice parse_prefix_choice(std::string_view text) {
   using Kind = PrefixChoice::Kind;
-  if (text == "corpus") return {.kind = Kind::corpus, .file = {}};
-  if (text == "all") return {.kind = Kind::all, .file = {}};
+  if (text == "corpus") return {.kind = Kind::corpus};
+  if (text == "all") return {.kind = Kind::all};
   if (!text.starts_with("random:")) {
     return {.kind = Kind::file, .file = std::string(text)};
   }
@@ -100,7 +100,7 @@ PrefixChoice parse_prefix_choice(std::string_view text) {
   if (error != std::errc() || next != end || count < 1 || count > 1'000'000) {
     throw bad_input({"--prefixes", "random", "random:N with N from 1 to 1000000", text});
   }
-  return {.kind = Kind::random, .random = count, .file = {}};
+  return {.kind = Kind::random, .random = count};
 }
 
 std::vector<std::vector<int>> random_sequences(const Config& config, const RandomRange& range) {

@@ -30,7 +30,7 @@ struct PrefixChoice {
   enum class Kind { standard, corpus, all, random, file };
   Kind kind = Kind::standard;
   int random = kRandomSequences;  // sequences
-  std::string file;
+  std::string file = {};
 };
 // Throws Error for random:0 and the like. Anything that is not a known word is a file.
 [[nodiscard]] PrefixChoice parse_prefix_choice(std::string_view text);

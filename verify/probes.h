@@ -44,10 +44,10 @@ using EngineFactory =
 // What a probe is to run over.
 struct Probe {
   const PrefixTree& tree;
-  Scope scope;
+  Scope scope = {};
   ScheduleChoice schedules = ScheduleChoice::standard;
-  std::optional<Schedule> only_schedule;    // instead of those
-  const std::atomic<bool>* stop = nullptr;  // ends the walk early when it becomes true
+  std::optional<Schedule> only_schedule = {};  // instead of those
+  const std::atomic<bool>* stop = nullptr;     // ends the walk early when it becomes true
 };
 
 using Sink = std::function<void(const Measured&)>;

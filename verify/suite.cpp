@@ -238,7 +238,6 @@ class Runner {
     const Probe what{.tree = assignment.source->tree,
                      .scope = {.path = result.unit.path},
                      .schedules = options_.schedule_choice,
-                     .only_schedule = std::nullopt,
                      .stop = &stop_};
     std::vector<int> reruns(result.tallies.size(), 0);
     const Sink sink = [&](const Measured& measured) {
