@@ -14,31 +14,12 @@
 #include <tuple>
 
 #include "engine/error.h"
+#include "verify/assignments.h"
+#include "verify/bench_pool.h"
 #include "verify/tally.h"
 
 namespace kvcheck {
 namespace {
-
-struct JudgedCheck {
-  const Check* check;
-  Policy policy;
-};
-
-// One run of a probe. Its first check is the one that the probe belongs to; the others judge the
-// same measurements again.
-struct Assignment {
-  const ModelRun* run;
-  const SourceOfPrefixes* source;
-  Arithmetic arithmetic;
-  ScalarKind scalar;
-  std::vector<JudgedCheck> checks;
-};
-
-struct Unit {
-  const Assignment* assignment;
-  std::vector<int> path;  // the prefixes that it visits begin so
-  bool last;              // of its assignment
-};
 
 struct UnitResult {
   Unit unit;
@@ -46,109 +27,6 @@ struct UnitResult {
   double seconds = 0;          // of the probe, without the floors
   double noise_seconds = 0;    // of the floors
 };
-
-// Benches that are not in use, so that a model is prepared once a thread and not once a unit.
-class BenchPool {
- public:
-  explicit BenchPool(const EngineFactory& factory, std::uint64_t seed)
-      : factory_(factory), seed_(seed) {}
-
-  std::unique_ptr<Bench> take(const ModelData& model, ScalarKind scalar, Arithmetic arithmetic) {
-    {
-      const std::lock_guard lock(mutex_);
-      auto& idle = idle_[{&model, scalar, arithmetic}];
-      if (!idle.empty()) {
-        auto bench = std::move(idle.back());
-        idle.pop_back();
-        return bench;
-      }
-    }
-    return std::make_unique<Bench>(make_bench(model, scalar, arithmetic, seed_, factory_));
-  }
-
-  void give_back(std::unique_ptr<Bench> bench) {
-    const std::lock_guard lock(mutex_);
-    idle_[{&bench->model, bench->scalar, bench->arithmetic}].push_back(std::move(bench));
-  }
-
-  // After the last unit of an assignment: large models do not pile up.
-  void forget(const ModelData& model) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(idle_, [&](const auto& entry) { return std::get<0>(entry.first) == &model; });
-  }
-
- private:
-  using Key = std::tuple<const ModelData*, ScalarKind, Arithmetic>;
-  const EngineFactory& factory_;
-  const std::uint64_t seed_;
-  std::mutex mutex_;
-  std::map<Key, std::vector<std::unique_ptr<Bench>>> idle_;
-};
-
-bool largest_source(const ModelRun& run, const SourceOfPrefixes& source) {
-  // Sources are listed from small to large.
-  return &source == &run.sources.back();
-}
-
-bool wanted(const SuiteOptions& options, const Check& check) {
-  return check.group == Group::prefixes ? options.prefixes : options.schedules;
-}
-
-// All that is to be run, in the order in which it is reported.
-class Planner {
- public:
-  explicit Planner(const SuiteOptions& options) : options_(options) {}
-
-  std::vector<std::unique_ptr<Assignment>> plan(const std::vector<ModelRun>& models) const {
-    std::vector<std::unique_ptr<Assignment>> assignments;
-    for (const ModelRun& run : models) {
-      for (const SourceOfPrefixes& source : run.sources) {
-        for (const Check& check : checks()) {
-          for (const Arithmetic arithmetic : options_.arithmetics) {
-            auto assignment = assign(run, source, check, arithmetic);
-            if (assignment) assignments.push_back(std::move(assignment));
-          }
-        }
-      }
-    }
-    return assignments;
-  }
-
- private:
-  std::unique_ptr<Assignment> assign(const ModelRun& run, const SourceOfPrefixes& source,
-                                     const Check& check, Arithmetic arithmetic) const {
-    const Subject subject{run.model, source.source, largest_source(run, source), arithmetic};
-    if (check.probe == nullptr || !wanted(options_, check) || !check.applies(subject)) return {};
-    auto assignment = std::make_unique<Assignment>(
-        Assignment{&run, &source, arithmetic, check.scalar.value_or(options_.scalar), {}});
-    assignment->checks.push_back({&check, policy(check, subject)});
-    if (check.probe == probe_prefixes) {
-      for (const Check& other : checks()) {
-        if (other.probe != nullptr || !wanted(options_, other) || !other.applies(subject)) continue;
-        assignment->checks.push_back({&other, policy(other, subject)});
-      }
-    }
-    return assignment;
-  }
-
-  Policy policy(const Check& check, const Subject& subject) const {
-    if (const auto own = check.own_policy(subject.model)) return *own;
-    if (options_.tolerance) return *options_.tolerance;
-    return default_policy(subject.model, subject.arithmetic);
-  }
-
-  const SuiteOptions& options_;
-};
-
-std::vector<Unit> cut(const Assignment& assignment) {
-  std::vector<Unit> units;
-  const PrefixTree& tree = assignment.source->tree;
-  for (const PrefixTree::Child& child : tree.children(tree.root())) {
-    units.push_back({&assignment, {child.token}, false});
-  }
-  if (!units.empty()) units.back().last = true;
-  return units;
-}
 
 class Runner {
  public:
@@ -402,7 +280,7 @@ RunResult run_suite(const SuiteOptions& options, const std::vector<ModelRun>& mo
                     const EngineFactory& factory, RunListener& listener,
                     const std::atomic<bool>& stop) {
   Runner runner(options, factory, listener, stop);
-  const auto assignments = Planner(options).plan(models);
+  const auto assignments = plan_assignments(options, models);
   std::size_t checks = 0;
   for (const auto& assignment : assignments) checks += assignment->checks.size();
   for (const ModelRun& run : models) checks += run.stored.empty() ? 0 : 1;

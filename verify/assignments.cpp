@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+// Planning a run.
+#include "verify/assignments.h"
+
+#include <utility>
+
+namespace kvcheck {
+namespace {
+
+bool largest_source(const ModelRun& run, const SourceOfPrefixes& source) {
+  // Sources are listed from small to large.
+  return &source == &run.sources.back();
+}
+
+bool wanted(const SuiteOptions& options, const Check& check) {
+  return check.group == Group::prefixes ? options.prefixes : options.schedules;
+}
+
+class Planner {
+ public:
+  explicit Planner(const SuiteOptions& options) : options_(options) {}
+
+  std::vector<std::unique_ptr<Assignment>> plan(const std::vector<ModelRun>& models) const {
+    std::vector<std::unique_ptr<Assignment>> assignments;
+    for (const ModelRun& run : models) {
+      for (const SourceOfPrefixes& source : run.sources) {
+        for (const Check& check : checks()) {
+          for (const Arithmetic arithmetic : options_.arithmetics) {
+            auto assignment = assign(run, source, check, arithmetic);
+            if (assignment) assignments.push_back(std::move(assignment));
+          }
+        }
+      }
+    }
+    return assignments;
+  }
+
+ private:
+  std::unique_ptr<Assignment> assign(const ModelRun& run, const SourceOfPrefixes& source,
+                                     const Check& check, Arithmetic arithmetic) const {
+    const Subject subject{run.model, source.source, largest_source(run, source), arithmetic};
+    if (check.probe == nullptr || !wanted(options_, check) || !check.applies(subject)) return {};
+    auto assignment = std::make_unique<Assignment>(
+        Assignment{&run, &source, arithmetic, check.scalar.value_or(options_.scalar), {}});
+    assignment->checks.push_back({&check, policy(check, subject)});
+    if (check.probe == probe_prefixes) {
+      for (const Check& other : checks()) {
+        if (other.probe != nullptr || !wanted(options_, other) || !other.applies(subject)) continue;
+        assignment->checks.push_back({&other, policy(other, subject)});
+      }
+    }
+    return assignment;
+  }
+
+  Policy policy(const Check& check, const Subject& subject) const {
+    if (const auto own = check.own_policy(subject.model)) return *own;
+    if (options_.tolerance) return *options_.tolerance;
+    return default_policy(subject.model, subject.arithmetic);
+  }
+
+  const SuiteOptions& options_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Assignment>> plan_assignments(const SuiteOptions& options,
+                                                          const std::vector<ModelRun>& models) {
+  return Planner(options).plan(models);
+}
+
+std::vector<Unit> cut(const Assignment& assignment) {
+  std::vector<Unit> units;
+  const PrefixTree& tree = assignment.source->tree;
+  for (const PrefixTree::Child& child : tree.children(tree.root())) {
+    units.push_back({&assignment, {child.token}, false});
+  }
+  if (!units.empty()) units.back().last = true;
+  return units;
+}
+
+}  // namespace kvcheck
