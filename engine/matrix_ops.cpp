@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Matrix arithmetic: whole-matrix products and vectorised reductions, whose order of adding depends
-// on shapes, as in shipped engines. Work without a reduction across a row is taken from row
-// arithmetic.
+// on shapes, as in shipped engines: a single row is multiplied by another kernel than a block, a
+// large block by another than a small one. The rest is taken from row arithmetic.
 #include "engine/row_ops_impl.h"
 
 namespace kvcheck {
@@ -21,21 +21,6 @@ using ConstVectorMap = Eigen::Map<const Vector<T>>;
 // Up to this many multiply-adds the set-up of a blocked product costs more than the product.
 constexpr int kSmallProduct = 4096;
 
-// Rounds once where the processor multiplies and adds in one go; elsewhere that would be a slow
-// library call.
-struct Fused {
-  template <typename L, typename X>
-  static void add_product(L& sum, const L& x, const X& weight) {
-#ifdef __FMA__
-    for (Eigen::Index i = 0; i < L::SizeAtCompileTime; ++i) {
-      sum[i] = std::fma(x[i], weight, sum[i]);
-    }
-#else
-    sum += x * weight;
-#endif
-  }
-};
-
 template <Scalar T>
 void product(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias, View<T> out) {
   const MatrixMap<T> from(x.data, x.rows, x.features, Stride(x.stride));
@@ -48,7 +33,7 @@ void product(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias, Vi
         x.data, x.features, Eigen::InnerStride<>(x.stride));
     row.noalias() = weight.transpose() * input;
   } else if (x.rows * x.features * out.features <= kSmallProduct) {
-    return row::product_by_chunks<Fused>(x, weight, bias, out);
+    return row::product(x, weight, bias, out);
   } else {
     to.noalias() = from * weight;
   }

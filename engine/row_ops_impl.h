@@ -101,16 +101,7 @@ inline T exponential(T x) {
   }
 }
 
-// How a sum takes one more product: rounded twice, as row arithmetic states, or once where the
-// processor can.
-struct Separate {
-  template <typename L, typename X>
-  static void add_product(L& sum, const L& x, const X& weight) {
-    sum += x * weight;
-  }
-};
-
-template <typename Rounding, Scalar T>
+template <Scalar T>
 void product_of_chunk(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias, View<T> out,
                       int first, auto width) {
   constexpr int W = decltype(width)::value;
@@ -125,7 +116,7 @@ void product_of_chunk(View<const T> x, const Matrix<T>& weight, const Vector<T>&
     const T* w = weight.data() + o;
     for (int k = 0; k < in; ++k, w += row) {
       const Lanes<T, W> xs = lanes<W>(x.feature(k) + first);
-      for (int j = 0; j < kTogether; ++j) Rounding::add_product(sum[j], xs, w[j]);
+      for (int j = 0; j < kTogether; ++j) sum[j] += xs * w[j];
     }
     for (int j = 0; j < kTogether; ++j) {
       if (bias.size() > 0) sum[j] += bias[o + j];
@@ -136,14 +127,14 @@ void product_of_chunk(View<const T> x, const Matrix<T>& weight, const Vector<T>&
     Lanes<T, W> sum = Lanes<T, W>::Constant(T(0));
     for (int k = 0; k < in; ++k) {
       const Lanes<T, W> xs = lanes<W>(x.feature(k) + first);
-      Rounding::add_product(sum, xs, weight(k, o));
+      sum += xs * weight(k, o);
     }
     if (bias.size() > 0) sum += bias[o];
     lanes<W>(out.feature(o) + first) = sum;
   }
 }
 
-template <typename Rounding, Scalar T>
+template <Scalar T>
 void product_of_row(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias, View<T> out,
                     int row) {
   chunks(out.features, [&](auto width, int o) {
@@ -151,28 +142,22 @@ void product_of_row(View<const T> x, const Matrix<T>& weight, const Vector<T>& b
     Lanes<T, W> sum = Lanes<T, W>::Constant(T(0));
     for (int k = 0; k < x.features; ++k) {
       const Lanes<T, W> ws = lanes<W>(weight.data() + k * weight.outerStride() + o);
-      Rounding::add_product(sum, ws, x.feature(k)[row]);
+      sum += ws * x.feature(k)[row];
     }
     if (bias.size() > 0) sum += lanes<W>(bias.data() + o);
     for (int j = 0; j < W; ++j) out.feature(o + j)[row] = sum[j];
   });
 }
 
-template <typename Rounding, Scalar T>
-void product_by_chunks(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias,
-                       View<T> out) {
-  chunks(x.rows, [&](auto width, int first) {
-    if constexpr (decltype(width)::value == 1) {
-      product_of_row<Rounding>(x, weight, bias, out, first);
-    } else {
-      product_of_chunk<Rounding>(x, weight, bias, out, first, width);
-    }
-  });
-}
-
 template <Scalar T>
 void product(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias, View<T> out) {
-  product_by_chunks<Separate>(x, weight, bias, out);
+  chunks(x.rows, [&](auto width, int first) {
+    if constexpr (decltype(width)::value == 1) {
+      product_of_row(x, weight, bias, out, first);
+    } else {
+      product_of_chunk(x, weight, bias, out, first, width);
+    }
+  });
 }
 
 template <Scalar T>

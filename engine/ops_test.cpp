@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: MIT
+// Row arithmetic gives every row the same bits in any company, and both arithmetics are right.
+#include "engine/ops.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "engine/random.h"
+#include "engine/test_support.h"
+
+namespace kvcheck {
+namespace {
+
+template <typename T>
+constexpr T kEpsilon = std::numeric_limits<T>::epsilon();
+template <typename T>
+constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
+
+// Where a block lies in memory: scalars before its first row, and between its features.
+struct Place {
+  int offset = 0;
+  int gap = 0;
+};
+
+Place any_place(Draw& draw) { return {draw.next_below(9), draw.next_below(6)}; }
+
+// A block inside more memory than it needs; all of it is NaN at first.
+template <typename T>
+class Placed {
+ public:
+  Placed(int rows, int features, Place at)
+      : storage_(static_cast<std::size_t>(at.offset + (rows + at.gap) * features + 9), kNaN<T>),
+        view_{storage_.data() + at.offset, rows, features, rows + at.gap} {}
+  Placed(int rows, int features, Place at, Draw& draw) : Placed(rows, features, at) {
+    for (int i = 0; i < rows * features; ++i) {
+      view_.feature(i / rows)[i % rows] = static_cast<T>(draw.next_normal());
+    }
+  }
+  Placed(const Placed&) = delete;
+  Placed& operator=(const Placed&) = delete;
+
+  [[nodiscard]] View<T> view() const { return view_; }
+  // True if every entry is a number and nothing around them was written.
+  [[nodiscard]] bool just_filled() const {
+    const auto numbers = std::count_if(storage_.begin(), storage_.end(),
+                                       [](T value) { return !std::isnan(value); });
+    bool inside = numbers == view_.rows * view_.features;
+    for (int i = 0; i < numbers && inside; ++i) {
+      inside = !std::isnan(view_.feature(i / view_.rows)[i % view_.rows]);
+    }
+    return inside;
+  }
+
+ private:
+  AlignedVector<T> storage_;
+  View<T> view_;
+};
+
+template <typename T>
+std::vector<T> row_of(View<T> view, int row) {
+  std::vector<T> values;
+  for (int f = 0; f < view.features; ++f) values.push_back(view.feature(f)[row]);
+  return values;
+}
+
+template <typename T>
+void copy(View<T> from, View<T> to) {
+  for (int f = 0; f < from.features; ++f) std::copy_n(from.feature(f), from.rows, to.feature(f));
+}
+
+template <typename T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+template <typename T>
+std::vector<T> normals(int count, Draw& draw) {
+  std::vector<T> values(static_cast<std::size_t>(count));
+  for (T& value : values) value = static_cast<T>(draw.next_normal());
+  return values;
+}
+
+template <typename T>
+Vector<T> normal_vector(int count, Draw& draw) {
+  const std::vector<T> values = normals<T>(count, draw);
+  return Eigen::Map<const Vector<T>>(values.data(), count);
+}
+
+template <typename T>
+Matrix<T> normal_matrix(int rows, int columns, Draw& draw) {
+  const std::vector<T> values = normals<T>(rows * columns, draw);
+  return Eigen::Map<const Matrix<T>>(values.data(), rows, columns);
+}
+
+// What `op` makes of a block of `rows` rows, it makes of each row alone, to the last bit, wherever
+// the block and the row lie.
+template <typename T, typename Op>
+void expect_rows_alone(int rows, int in, int out, Draw& draw, Op op) {
+  const Placed<T> x(rows, in, any_place(draw), draw);
+  const Placed<T> y(rows, out, any_place(draw));
+  op(x.view(), y.view());
+  ASSERT_TRUE(y.just_filled()) << rows << " rows, " << in << " to " << out;
+  for (int r = 0; r < rows; ++r) {
+    const Placed<T> lone(1, in, any_place(draw));
+    const Placed<T> answer(1, out, any_place(draw));
+    copy(x.view().rows_from(r, 1), lone.view());
+    op(lone.view(), answer.view());
+    ASSERT_TRUE(same_bits(row_of(y.view(), r), row_of(answer.view(), 0)))
+        << "row " << r << " of " << rows << ", " << in << " to " << out;
+  }
+}
+
+template <typename T>
+class RowOps : public testing::Test {};
+using Scalars = testing::Types<float, double>;
+TYPED_TEST_SUITE(RowOps, Scalars);
+
+TYPED_TEST(RowOps, product_of_a_row_does_not_depend_on_its_neighbours) {
+  using T = TypeParam;
+  Draw draw{.seed = 1};
+  for (int i = 0; i < 120; ++i) {
+    const int in = draw.next_in({1, 70});
+    const int out = 1 + i % 40;
+    const Matrix<T> weight = normal_matrix<T>(in, out, draw);
+    const Vector<T> bias = normal_vector<T>(i % 2 == 0 ? out : 0, draw);
+    expect_rows_alone<T>(1 + i * 7 % 40, in, out, draw, [&](View<T> x, View<T> y) {
+      row_ops<T>().product(x, weight, bias, y);
+    });
+  }
+}
+
+TYPED_TEST(RowOps, normalize_of_a_row_does_not_depend_on_its_neighbours) {
+  using T = TypeParam;
+  Draw draw{.seed = 2};
+  for (int i = 0; i < 120; ++i) {
+    const int width = draw.next_in({1, 70});
+    const NormWeights<T> weights{normal_vector<T>(width, draw),
+                                 normal_vector<T>(i % 2 == 0 ? width : 0, draw)};
+    expect_rows_alone<T>(1 + i % 40, width, width, draw, [&](View<T> x, View<T> y) {
+      row_ops<T>().normalize(x, weights, T(1e-5), y);
+    });
+  }
+}
+
+// 2 n features in: the gate and what it gates. Copied, since both must have one stride.
+template <typename T>
+void swiglu_of(View<T> x, View<T> y) {
+  const Placed<T> both(x.rows, x.features, {3, static_cast<int>(x.stride) - x.rows});
+  copy(x, both.view());
+  const View<T> up = both.view().features_from(y.features, y.features);
+  row_ops<T>().swiglu(both.view().features_from(0, y.features), up);
+  copy(up, y);
+}
+
+TYPED_TEST(RowOps, activation_of_a_row_does_not_depend_on_its_neighbours) {
+  using T = TypeParam;
+  Draw draw{.seed = 3};
+  for (int rows = 1; rows <= 40; ++rows) {
+    const int width = draw.next_in({1, 40});
+    expect_rows_alone<T>(rows, width, width, draw, [](View<T> x, View<T> y) {
+      copy(x, y);
+      row_ops<T>().gelu_tanh(y);
+    });
+    expect_rows_alone<T>(rows, 2 * width, width, draw, swiglu_of<T>);
+  }
+}
+
+TYPED_TEST(RowOps, product_adds_from_low_to_high_and_the_bias_last) {
+  using T = TypeParam;
+  Draw draw{.seed = 4};
+  for (int in = 1; in <= 70; ++in) {
+    const int rows = draw.next_in({1, 12});
+    const int out = draw.next_in({1, 13});
+    const Placed<T> x(rows, in, any_place(draw), draw);
+    const Placed<T> y(rows, out, any_place(draw));
+    const Matrix<T> weight = normal_matrix<T>(in, out, draw);
+    const Vector<T> bias = normal_vector<T>(out, draw);
+    row_ops<T>().product(x.view(), weight, bias, y.view());
+    for (int i = 0; i < rows * out; ++i) {
+      T sum = 0;
+      for (int k = 0; k < in; ++k) sum += x.view().feature(k)[i % rows] * weight(k, i / rows);
+      ASSERT_EQ(y.view().feature(i / rows)[i % rows], sum + bias[i / rows]) << in;
+    }
+  }
+}
+
+TYPED_TEST(RowOps, add_is_one_addition_an_entry) {
+  using T = TypeParam;
+  Draw draw{.seed = 5};
+  for (int rows = 1; rows <= 20; ++rows) {
+    const Place place = any_place(draw);
+    const Placed<T> x(rows, 5, place, draw);
+    const Placed<T> sum(rows, 5, place, draw);
+    const std::vector<T> before = row_of(sum.view(), rows - 1);
+    row_ops<T>().add(x.view(), sum.view());
+    for (int f = 0; f < 5; ++f) {
+      ASSERT_EQ(sum.view().feature(f)[rows - 1], before[f] + x.view().feature(f)[rows - 1]);
+    }
+    EXPECT_TRUE(sum.just_filled());
+  }
+}
+
+// e^x through the operations that use it, against long double. One gate value at a time in rows of
+// 1: another row count is another loop, which the tests above compare with this one.
+
+template <typename T>
+T silu(T x) {
+  T up = 1;
+  row_ops<T>().swiglu({&x, 1, 1, 1}, {&up, 1, 1, 1});
+  return up;
+}
+
+template <typename T>
+T gelu(T x) {
+  row_ops<T>().gelu_tanh({&x, 1, 1, 1});
+  return x;
+}
+
+// Below this, e^x or the quotient leaves the normal numbers.
+template <typename T>
+constexpr T kSiluLow = std::is_same_v<T, float> ? T(-80) : T(-700);
+
+template <typename T>
+long double relative_error(T found, long double expected) {
+  return std::abs(static_cast<long double>(found) - expected) / std::abs(expected);
+}
+
+TYPED_TEST(RowOps, silu_is_right_to_a_few_roundings) {
+  using T = TypeParam;
+  Draw draw{.seed = 6};
+  for (int i = 0; i < 40000; ++i) {
+    const T range = i % 2 == 0 ? -kSiluLow<T> : T(4);
+    const T x = static_cast<T>(2 * draw.next_uniform() - 1) * range;
+    const long double expected = x / (1 + std::exp(-static_cast<long double>(x)));
+    ASSERT_LE(relative_error(silu(x), expected), 3 * kEpsilon<T>) << x;
+  }
+}
+
+// The exponent takes seven roundings of half an epsilon, and e^x turns its absolute error into a
+// relative one.
+TYPED_TEST(RowOps, gelu_is_right_to_the_rounding_of_its_exponent) {
+  using T = TypeParam;
+  Draw draw{.seed = 7};
+  const long double slope = std::sqrt(8 / std::acos(-1.0L));
+  for (int i = 0; i < 40000; ++i) {
+    const T x = static_cast<T>(2 * draw.next_uniform() - 1) * (i % 2 == 0 ? T(8) : T(1));
+    const long double wide = x;
+    const long double exponent = -slope * (wide + 0.044715L * wide * wide * wide);
+    if (exponent > -static_cast<long double>(kSiluLow<T>)) continue;
+    const long double bound = (3 + 3.5L * std::abs(exponent)) * kEpsilon<T>;
+    ASSERT_LE(relative_error(gelu(x), wide / (1 + std::exp(exponent))), bound) << x;
+  }
+}
+
+TYPED_TEST(RowOps, gelu_is_the_formula_with_tanh) {
+  const long double slope = std::sqrt(2 / std::acos(-1.0L));
+  for (long double x = -3; x <= 3; x += 0.125L) {
+    const long double tanh = std::tanh(slope * (x + 0.044715L * x * x * x));
+    EXPECT_NEAR(gelu(static_cast<TypeParam>(x)), static_cast<TypeParam>(0.5L * x * (1 + tanh)),
+                8 * kEpsilon<TypeParam>);
+  }
+}
+
+TYPED_TEST(RowOps, activations_of_numbers_out_of_range_end_at_their_limits) {
+  using T = TypeParam;
+  for (const T x : {T(1000), T(1e30), std::numeric_limits<T>::max()}) {
+    EXPECT_EQ(silu(x), x);
+    EXPECT_EQ(gelu(x), x);
+    EXPECT_EQ(silu(-x), T(0));
+    EXPECT_EQ(gelu(-x), T(0));
+  }
+  EXPECT_EQ(silu(T(0)), T(0));
+  EXPECT_EQ(gelu(T(0)), T(0));
+}
+
+TYPED_TEST(RowOps, activations_keep_a_nan) {
+  EXPECT_TRUE(std::isnan(silu(kNaN<TypeParam>)));
+  EXPECT_TRUE(std::isnan(gelu(kNaN<TypeParam>)));
+}
+
+// Both arithmetics.
+
+template <typename T>
+void expect_right_product(const Ops<T>& ops, int rows, int in, int out, Draw& draw) {
+  const Placed<T> x(rows, in, any_place(draw), draw);
+  const Placed<T> y(rows, out, any_place(draw));
+  const Matrix<T> weight = normal_matrix<T>(in, out, draw);
+  const Vector<T> bias = normal_vector<T>(out, draw);
+  ops.product(x.view(), weight, bias, y.view());
+  ASSERT_TRUE(y.just_filled()) << rows << " " << in << " " << out;
+  for (int i = 0; i < rows * out; ++i) {
+    long double sum = bias[i / rows];
+    long double size = std::abs(sum);
+    for (int k = 0; k < in; ++k) {
+      const auto term = static_cast<long double>(x.view().feature(k)[i % rows]) * weight(k, i / rows);
+      sum += term;
+      size += std::abs(term);
+    }
+    ASSERT_LE(std::abs(y.view().feature(i / rows)[i % rows] - sum), (in + 1) * size * kEpsilon<T>)
+        << rows << " " << in << " " << out;
+  }
+}
+
+template <typename T>
+class BothOps : public testing::Test {};
+TYPED_TEST_SUITE(BothOps, Scalars);
+
+// |error| <= gamma sum |x w| with gamma about K + 1 half epsilons (Higham, section 3.1), doubled.
+TYPED_TEST(BothOps, product_is_right_to_the_rounding_of_its_sum) {
+  Draw draw{.seed = 8};
+  for (const Arithmetic arithmetic : {Arithmetic::row, Arithmetic::matrix}) {
+    const Ops<TypeParam>& ops = ops_for<TypeParam>(arithmetic);
+    for (int i = 0; i < 60; ++i) {
+      expect_right_product(ops, 1 + i % 30, draw.next_in({1, 70}), draw.next_in({1, 40}), draw);
+      expect_right_product(ops, 1, draw.next_in({1, 70}), draw.next_in({1, 40}), draw);
+    }
+    expect_right_product(ops, 40, 70, 40, draw);
+  }
+}
+
+TYPED_TEST(BothOps, product_of_small_integers_is_exact) {
+  using T = TypeParam;
+  Draw draw{.seed = 9};
+  for (int i = 0; i < 40; ++i) {
+    const int rows = 1 + i % 20;
+    const Placed<T> x(rows, 64, any_place(draw), draw);
+    Matrix<T> weight = normal_matrix<T>(64, 9, draw);
+    for (int f = 0; f < 64; ++f) {
+      for (int r = 0; r < rows; ++r) x.view().feature(f)[r] = std::round(x.view().feature(f)[r] * 3);
+    }
+    weight = (weight * 3).array().round();
+    const Placed<T> by_row(rows, 9, any_place(draw));
+    const Placed<T> by_matrix(rows, 9, any_place(draw));
+    row_ops<T>().product(x.view(), weight, {}, by_row.view());
+    matrix_ops<T>().product(x.view(), weight, {}, by_matrix.view());
+    for (int r = 0; r < rows; ++r) {
+      EXPECT_EQ(row_of(by_row.view(), r), row_of(by_matrix.view(), r)) << rows;
+    }
+  }
+}
+
+// Against the formula in long double. The mean's error, next to the largest entry, is divided by
+// the deviation.
+template <typename T>
+void expect_right_norm(const Ops<T>& ops, int rows, int width, bool centred, Draw& draw) {
+  const Placed<T> x(rows, width, rows == 1 ? Place{} : any_place(draw), draw);
+  const Placed<T> y(rows, width, rows == 1 ? Place{} : any_place(draw));
+  const NormWeights<T> weights{normal_vector<T>(width, draw),
+                               normal_vector<T>(centred ? width : 0, draw)};
+  const T epsilon = T(0.01);
+  ops.normalize(x.view(), weights, epsilon, y.view());
+  for (int r = 0; r < rows; ++r) {
+    const std::vector<T> row = row_of(x.view(), r);
+    const long double mean =
+        centred ? std::accumulate(row.begin(), row.end(), 0.0L) / width : 0.0L;
+    long double variance = 0;
+    for (const T value : row) variance += (value - mean) * (value - mean) / width;
+    for (int f = 0; f < width; ++f) {
+      const long double normed =
+          (row[static_cast<std::size_t>(f)] - mean) / std::sqrt(variance + epsilon);
+      const long double shift = centred ? weights.shift[f] : T(0);
+      ASSERT_NEAR(y.view().feature(f)[r], normed * weights.scale[f] + shift,
+                  64 * width * kEpsilon<T>)
+          << rows << " rows of " << width << (centred ? ", centred" : "");
+    }
+  }
+}
+
+TYPED_TEST(BothOps, normalize_is_the_formula) {
+  Draw draw{.seed = 10};
+  for (const Arithmetic arithmetic : {Arithmetic::row, Arithmetic::matrix}) {
+    for (int width = 1; width <= 70; ++width) {
+      for (const int rows : {1, 1 + width % 13}) {
+        const Ops<TypeParam>& ops = ops_for<TypeParam>(arithmetic);
+        expect_right_norm(ops, rows, width, false, draw);
+        expect_right_norm(ops, rows, width, true, draw);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvcheck
