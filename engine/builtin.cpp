@@ -33,11 +33,13 @@ SequenceId Builtin<T>::open() {
   if (free_.empty()) {
     caches_.push_back(std::make_unique<KvCache<T>>(model_.config));
     open_.push_back(true);
+    next_position_.push_back(0);
     return static_cast<SequenceId>(caches_.size()) - 1;
   }
   const SequenceId sequence = free_.back();
   free_.pop_back();
   open_[static_cast<std::size_t>(sequence)] = true;
+  next_position_[static_cast<std::size_t>(sequence)] = 0;
   return sequence;
 }
 
@@ -59,6 +61,10 @@ void Builtin<T>::batch(std::span<const Feed> feeds, Rows rows, Logits& out) {
   feeds_.clear();
   for (const Feed& feed : feeds) feeds_.push_back({&cache(feed.sequence), feed.tokens});
   copy_rows(cached_.feed(feeds_, rows, observer_ ? &observer_ : nullptr), out);
+  for (const PlannedRow& row : cached_.plan().rows) {
+    const SequenceId sequence = feeds[static_cast<std::size_t>(row.sequence)].sequence;
+    next_position_[static_cast<std::size_t>(sequence)] = row.position + 1;
+  }
   for (const Feed& feed : feeds) check_guards(feed.sequence);
 }
 
@@ -70,12 +76,15 @@ void Builtin<T>::truncate(SequenceId sequence, int length) {
         {"truncate", "length", fmt::format("0 to {}", rows.length()), fmt::format("{}", length)});
   }
   rows.truncate(length);
+  next_position_[static_cast<std::size_t>(sequence)] = length;
 }
 
 template <Scalar T>
 SequenceId Builtin<T>::fork(SequenceId sequence) {
   const SequenceId child = open();
   cache(child).copy_from(cache(sequence));
+  next_position_[static_cast<std::size_t>(child)] =
+      next_position_[static_cast<std::size_t>(sequence)];
   return child;
 }
 
@@ -87,7 +96,8 @@ Held Builtin<T>::held(SequenceId sequence) const {
     throw EngineError(
         fmt::format("builtin: sequence {}: a row that is not held was written", sequence));
   }
-  return {rows.length(), rows.length(), rows.bytes(rows.length())};
+  return {rows.length(), next_position_[static_cast<std::size_t>(sequence)],
+          rows.bytes(rows.length())};
 }
 
 template <Scalar T>

@@ -48,6 +48,7 @@ class Builtin final : public Engine {
   Observer<T> observer_;
   std::vector<std::unique_ptr<KvCache<T>>> caches_;  // [sequence]; kept, poisoned, when closed
   std::vector<bool> open_;                           // [sequence]
+  std::vector<int> next_position_;                   // [sequence]: one past the last planned one
   std::vector<SequenceId> free_;
   std::vector<CacheFeed<T>> feeds_;
 };

@@ -9,7 +9,7 @@ namespace kvcheck {
 namespace {
 
 std::string line(std::string_view what, std::string_view value) {
-  return fmt::format("  {:<24}{}\n", what, value);
+  return fmt::format("  {:<30}{}\n", what, value);
 }
 
 std::string line(std::string_view what, std::int64_t value) {
@@ -52,7 +52,7 @@ std::string configuration(const Config& c) {
 }
 
 std::string parameters(const Config& config) {
-  std::string text = fmt::format("parameters                {}\n", parameter_count(config));
+  std::string text = fmt::format("parameters                      {}\n", parameter_count(config));
   for (const Part part :
        {Part::embedding, Part::positions, Part::attention, Part::mlp, Part::norms, Part::output}) {
     const std::int64_t count = parameter_count(config, part);
@@ -69,7 +69,7 @@ std::string cache(const Config& c) {
                                             2 * c.layers * c.kv_width(), c.kv_heads, c.head_size));
   for (const auto& [scalar, size] : {std::pair{"f32", 4}, std::pair{"f64", 8}}) {
     text += line(fmt::format("bytes per token, {}", scalar), cache_bytes(c, 1, size));
-    text += line(fmt::format("bytes at {} rows, {}", c.context, scalar),
+    text += line(fmt::format("bytes at {} positions, {}", c.context, scalar),
                  cache_bytes(c, c.context, size));
   }
   return text;
