@@ -125,6 +125,29 @@ TEST(CsvReader, finds_columns_by_name_and_ignores_others) {
   EXPECT_EQ(lines[1].number, std::nullopt) << "a value of the row before";
 }
 
+TEST(CsvReader, keeps_the_blanks_around_a_text) {
+  const auto lines = read_text_as_csv(csv_header(kColumns) + " t ,1,2,agree,3\n");
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0].text, " t ");
+}
+
+TEST(CsvReader, an_empty_cell_overwrites_what_was_there) {
+  std::optional<double> number = 1.5;
+  parse_cell("", {"f.csv:2", "number"}, number);
+  EXPECT_EQ(number, std::nullopt);
+}
+
+TEST(CsvBytes, go_on_where_they_stopped) {
+  const TemporaryFolder folder;
+  write_bytes(folder / "f.csv", "abcde");
+  CsvBytes bytes(folder / "f.csv");
+  std::string text(9, '.');
+  EXPECT_EQ(bytes.read(text.data(), 2), 2);
+  EXPECT_EQ(bytes.read(text.data() + 2, 7), 3);
+  EXPECT_EQ(text, "abcde....");
+  EXPECT_EQ(bytes.read(text.data(), 7), 0);
+}
+
 TEST(CsvReader, the_last_line_may_lack_its_end) {
   const auto lines = read_text_as_csv(csv_header(kColumns) + "t,1,2,agree,3");
   ASSERT_EQ(lines.size(), 1U);

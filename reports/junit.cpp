@@ -137,7 +137,7 @@ void FirstFailures::add(const CaseRecord& record, std::string_view reproduce) {
   const Verdict verdict = record.result.verdict;
   if (verdict != Verdict::diverge && verdict != Verdict::broken) return;
   const Case& subject = record.subject;
-  FirstFailure& first = first_[Key(subject.model, subject.check, subject.arithmetic)];
+  FirstFailure& first = first_[Key(subject.model, record.check(), subject.arithmetic)];
   if (first.verdict >= verdict) return;
   first = FirstFailure{verdict, record.result.note, std::string(reproduce)};
 }

@@ -40,13 +40,14 @@ TEST(Junit, has_a_suite_for_each_model_and_a_case_for_each_check) {
   FirstFailures failures;
   failures.add(broken_record(), "kvcheck repro kv1:y");
   failures.add(diverging_record(), "kvcheck repro kv1:x");
-  const RunSummary summary = summary_of({diverging_check(), check_of("rotary", Verdict::agree),
-                                         broken_check(), check_of("rotary", Verdict::gave_up)});
+  const RunSummary summary =
+      summary_of({diverging_check(), check_of("rotary", Verdict::agree), broken_check(),
+                  check_of("rotary", Verdict::gave_up), check_of("rotary", Verdict::diverge)});
   const std::string diverging =
       "policy noise:30, worst difference 0.0312, worst ratio 1.25e+04; kvcheck repro kv1:x";
   const std::string broken = "policy exact; feed: no answer within 60 s; kvcheck repro kv1:y";
   EXPECT_EQ(junit_xml(summary, failures), R"xml(<?xml version="1.0" encoding="UTF-8"?>
-<testsuites name="kvcheck" tests="4" failures="1" errors="1" skipped="1" time="0.298">
+<testsuites name="kvcheck" tests="5" failures="2" errors="1" skipped="1" time="0.314">
   <testsuite name="chapter8" tests="2" failures="1" errors="1" skipped="0" time="0.266">
     <testcase classname="chapter8" name="all-prefixes (matrix f32)" time="0.250">
       <failure type="diverge" message=")xml" + diverging +
@@ -57,10 +58,13 @@ TEST(Junit, has_a_suite_for_each_model_and_a_case_for_each_check) {
                                               "\">" + broken + R"xml(</error>
     </testcase>
   </testsuite>
-  <testsuite name="rotary" tests="2" failures="0" errors="0" skipped="1" time="0.032">
+  <testsuite name="rotary" tests="3" failures="1" errors="0" skipped="1" time="0.048">
     <testcase classname="rotary" name="corpus-prefixes (row f32)" time="0.016"/>
     <testcase classname="rotary" name="corpus-prefixes (row f32)" time="0.016">
       <skipped message="policy exact, undecided 9 of 11 cases"/>
+    </testcase>
+    <testcase classname="rotary" name="corpus-prefixes (row f32)" time="0.016">
+      <failure type="diverge" message="policy exact">policy exact</failure>
     </testcase>
   </testsuite>
 </testsuites>

@@ -20,7 +20,7 @@ PrefixRow prefix_row(const CaseRecord& record, std::string_view reproduce) {
   row.engine = subject.engine;
   row.scalar = subject.scalar;
   row.arithmetic = subject.arithmetic;
-  row.check = subject.check;
+  row.check = record.check();
   row.prefix_length = static_cast<std::int64_t>(subject.tokens.size());
   row.tokens = fmt::format("{}", fmt::join(subject.tokens, " "));
   if (!subject.schedule.empty()) row.schedule = to_text(subject.schedule);

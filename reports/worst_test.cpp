@@ -65,6 +65,8 @@ TEST(WorstRows, equal_ones_stand_by_case_whatever_the_order_of_the_file) {
   EXPECT_TRUE(is_worse(other, one));
   EXPECT_FALSE(is_worse(one, other));
   EXPECT_FALSE(is_worse(one, one));
+  other.index = 2;
+  EXPECT_TRUE(is_worse(one, other)) << "the case comes before the model";
 }
 
 TEST(WorstRows, only_the_worst_are_kept_and_all_are_counted) {

@@ -77,19 +77,16 @@ class Account {
   Logits logits_;
 };
 
-// Feeds by the schedule, rolls half of it back, feeds it again, and asks for what must be refused.
-void keep_account(Bench& bench, std::span<const int> tokens, const Schedule& schedule,
-                  Facts& facts) {
-  const Config& config = bench.model.weights.config;
-  Account account(bench, facts);
+void feed_by_schedule(Account& account, std::span<const int> tokens, const Schedule& schedule) {
   std::size_t fed = 0;
   for (const int length : schedule) {
     account.feed(tokens.subspan(fed, static_cast<std::size_t>(length)));
     fed += static_cast<std::size_t>(length);
   }
-  const std::size_t half = tokens.size() / 2;
-  account.truncate(static_cast<int>(half));
-  account.feed(tokens.subspan(half));
+}
+
+// Asks for what must be refused of a sequence that holds the tokens.
+void ask_too_much(Account& account, const Config& config, std::span<const int> tokens) {
   account.refuse("of an empty feed", {});
   const int outside[] = {config.vocabulary};
   account.refuse("of an id outside the vocabulary", outside);
@@ -98,6 +95,18 @@ void keep_account(Bench& bench, std::span<const int> tokens, const Schedule& sch
   const std::vector<int> too_many(static_cast<std::size_t>(config.context) + 1 - tokens.size(),
                                   tokens.back());
   account.refuse("of a feed past the context", too_many);
+}
+
+// Feeds by the schedule, rolls half of it back and feeds that again. A refusal does not depend on
+// how the rows came to be there: it is tried once, after everything was fed at once.
+void keep_account(Bench& bench, std::span<const int> tokens, const Schedule& schedule,
+                  Facts& facts) {
+  Account account(bench, facts);
+  feed_by_schedule(account, tokens, schedule);
+  const std::size_t half = tokens.size() / 2;
+  account.truncate(static_cast<int>(half));
+  account.feed(tokens.subspan(half));
+  if (schedule.size() == 1) ask_too_much(account, bench.model.weights.config, tokens);
   account.close();
 }
 

@@ -52,6 +52,12 @@ struct CaseRecord {
   std::int64_t index = 0;  // of the case within its check and model, whatever the number of threads
   Case subject;
   CaseResult result;
+  std::string reported_as =
+      {};  // the check that ran it, where that is not the case's own: "stored"
+
+  [[nodiscard]] const std::string& check() const {
+    return reported_as.empty() ? subject.check : reported_as;
+  }
 };
 
 // One row of the summary: a check on a model in one arithmetic.

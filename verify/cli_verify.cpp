@@ -207,7 +207,7 @@ class Recorder final : public RunListener {
     }
     if (++failures_ > kFailuresPrinted) return;
     progress_.say(fmt::format("{}: {} on {}{}: {}\n  {}\n", name(record.result.verdict),
-                              record.subject.check, record.subject.model, numbered(record),
+                              record.check(), record.subject.model, numbered(record),
                               what_happened(record.result), repro_line(record.subject)));
     if (failures_ == kFailuresPrinted) progress_.say("further failures are in the run's files\n");
   }
@@ -216,7 +216,7 @@ class Recorder final : public RunListener {
     const std::string line = repro_line(record.subject);
     writer_.add_row(record, line);
     if (record.result.verdict == Verdict::agree) return;
-    const std::string key = fmt::format("{} on {} ({})", record.subject.check, record.subject.model,
+    const std::string key = fmt::format("{} on {} ({})", record.check(), record.subject.model,
                                         name(record.subject.arithmetic));
     if (first_.empty() || first_.back().first != key) first_.push_back({key, record});
     if (record.result.verdict == Verdict::gave_up || filed_ == kFailuresFiled) return;

@@ -95,7 +95,7 @@ class Runner {
     for (const Case& subject : run.stored) {
       if (stop_.load()) break;
       const Replayed replayed = run_case(subject, run.model, factory_);
-      const CaseRecord record{tally.counts().cases, subject, replayed.result};
+      const CaseRecord record{tally.counts().cases, subject, replayed.result, "stored"};
       if (replayed.result.verdict == Verdict::diverge) listener_.on_failure(record);
       tally.add(subject.tokens, subject.schedule, replayed.result,
                 replayed.result.rows_compared * run.model.weights.config.vocabulary);
@@ -105,7 +105,7 @@ class Runner {
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     add_summary(std::move(summary), tally, [&](const TalliedCase& worst) {
       return CaseRecord{worst.index, run.stored[static_cast<std::size_t>(worst.index)],
-                        worst.result};
+                        worst.result, "stored"};
     });
   }
 

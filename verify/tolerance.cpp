@@ -82,7 +82,8 @@ Policy parse_policy(std::string_view text, std::string_view where) {
 Judgement judge(const Policy& policy, const RowComparison& row,
                 const std::optional<NoiseFloor>& floor, ScalarKind scalar) {
   Judgement judgement;
-  judgement.ratio = ratio_of(row, floor);
+  // Against stored logits nothing was measured that a ratio could be in units of.
+  if (!std::holds_alternative<RelativeLimit>(policy)) judgement.ratio = ratio_of(row, floor);
   if (!row.uncached_finite) {
     judgement.verdict = Verdict::broken;  // nothing to compare with
     return judgement;
