@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
@@ -59,7 +60,15 @@ void Builtin<T>::feed(SequenceId sequence, std::span<const int> tokens, Rows row
 template <Scalar T>
 void Builtin<T>::batch(std::span<const Feed> feeds, Rows rows, Logits& out) {
   feeds_.clear();
-  for (const Feed& feed : feeds) feeds_.push_back({&cache(feed.sequence), feed.tokens});
+  for (const Feed& feed : feeds) {
+    KvCache<T>* const rows = &cache(feed.sequence);
+    const auto twice = [&](const CacheFeed<T>& other) { return other.cache == rows; };
+    if (std::ranges::any_of(feeds_, twice)) {
+      throw bad_input(
+          {"batch", "a sequence twice", "each sequence once", fmt::format("{}", feed.sequence)});
+    }
+    feeds_.push_back({rows, feed.tokens});
+  }
   copy_rows(cached_.feed(feeds_, rows, observer_ ? &observer_ : nullptr), out);
   for (const PlannedRow& row : cached_.plan().rows) {
     const SequenceId sequence = feeds[static_cast<std::size_t>(row.sequence)].sequence;
@@ -81,8 +90,9 @@ void Builtin<T>::truncate(SequenceId sequence, int length) {
 
 template <Scalar T>
 SequenceId Builtin<T>::fork(SequenceId sequence) {
+  const KvCache<T>& parent = cache(sequence);  // before open(), which may hand out this very id
   const SequenceId child = open();
-  cache(child).copy_from(cache(sequence));
+  cache(child).copy_from(parent);
   next_position_[static_cast<std::size_t>(child)] =
       next_position_[static_cast<std::size_t>(sequence)];
   return child;

@@ -2,6 +2,9 @@
 // Executing a step plan over flat caches.
 #include "engine/cached.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 
 #include "engine/error.h"
@@ -54,6 +57,25 @@ void Cached<T>::make_plan(std::span<const CacheFeed<T>> feeds) {
   if (rewrite_) rewrite_(plan_);
   positions_.clear();
   for (const PlannedRow& row : plan_.rows) positions_.push_back(row.position);
+  check_plan();
+}
+
+// A plan may be wrong, and is then carried out, but not outside of what there is.
+template <Scalar T>
+void Cached<T>::check_plan() const {
+  const Config& config = model_.config;
+  const auto outside = [&](int index) { return index < 0 || index >= config.context; };
+  for (const PlannedRow& row : plan_.rows) {
+    if (outside(row.position) || outside(row.slot)) {
+      throw EngineError(fmt::format("a planned position {} or slot {} lies past the context of {}",
+                                    row.position, row.slot, config.context));
+    }
+  }
+  for (const SlotView& view : plan_.views) {
+    if (std::ranges::any_of(view.slots, outside)) {
+      throw EngineError(fmt::format("a planned view lies past the context of {}", config.context));
+    }
+  }
 }
 
 template <Scalar T>
@@ -121,7 +143,6 @@ void Cached<T>::store(int layer, std::span<const CacheFeed<T>> feeds) {
   for (int r = 0; r < keys.rows; ++r) {
     const PlannedRow& row = plan_.rows[static_cast<std::size_t>(r)];
     KvCache<T>& cache = *feeds[static_cast<std::size_t>(row.sequence)].cache;
-    require(row.slot >= 0 && row.slot < cache.capacity(), "a planned slot lies in the cache");
     T* k = cache.key(store, row.slot);
     T* v = cache.value(store, row.slot);
     for (int f = 0; f < keys.features; ++f) k[f] = keys.feature(f)[r];

@@ -44,6 +44,7 @@ class Cached {
 
  private:
   void make_plan(std::span<const CacheFeed<T>> feeds);
+  void check_plan() const;
   void embed(std::span<const CacheFeed<T>> feeds);
   void attention(int layer, std::span<const CacheFeed<T>> feeds);
   void store(int layer, std::span<const CacheFeed<T>> feeds);

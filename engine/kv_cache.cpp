@@ -56,7 +56,8 @@ void KvCache<T>::truncate(int length) {
 
 template <Scalar T>
 void KvCache<T>::poison(int from) {
-  const std::ptrdiff_t count = (length_ - from) * row_;
+  // To the end, not only to the length: a wrong plan may have written anywhere.
+  const std::ptrdiff_t count = (capacity_ - from) * row_;
   for (int l = 0; l < layers_; ++l) {
     std::fill_n(key(l, from), count, kPoison<T>);
     std::fill_n(value(l, from), count, kPoison<T>);

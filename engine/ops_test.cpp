@@ -45,8 +45,8 @@ class Placed {
   [[nodiscard]] View<T> view() const { return view_; }
   // True if every entry is a number and nothing around them was written.
   [[nodiscard]] bool just_filled() const {
-    const auto numbers = std::count_if(storage_.begin(), storage_.end(),
-                                       [](T value) { return !std::isnan(value); });
+    const auto numbers =
+        std::count_if(storage_.begin(), storage_.end(), [](T value) { return !std::isnan(value); });
     bool inside = numbers == view_.rows * view_.features;
     for (int i = 0; i < numbers && inside; ++i) {
       inside = !std::isnan(view_.feature(i / view_.rows)[i % view_.rows]);
@@ -77,22 +77,13 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
 }
 
 template <typename T>
-std::vector<T> normals(int count, Draw& draw) {
-  std::vector<T> values(static_cast<std::size_t>(count));
-  for (T& value : values) value = static_cast<T>(draw.next_normal());
-  return values;
-}
-
-template <typename T>
 Vector<T> normal_vector(int count, Draw& draw) {
-  const std::vector<T> values = normals<T>(count, draw);
-  return Eigen::Map<const Vector<T>>(values.data(), count);
+  return Vector<T>::NullaryExpr(count, [&] { return static_cast<T>(draw.next_normal()); });
 }
 
 template <typename T>
 Matrix<T> normal_matrix(int rows, int columns, Draw& draw) {
-  const std::vector<T> values = normals<T>(rows * columns, draw);
-  return Eigen::Map<const Matrix<T>>(values.data(), rows, columns);
+  return Matrix<T>::NullaryExpr(rows, columns, [&] { return static_cast<T>(draw.next_normal()); });
 }
 
 // What `op` makes of a block of `rows` rows, it makes of each row alone, to the last bit, wherever
@@ -117,20 +108,9 @@ template <typename T>
 class RowOps : public testing::Test {};
 using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(RowOps, Scalars);
-
-TYPED_TEST(RowOps, product_of_a_row_does_not_depend_on_its_neighbours) {
-  using T = TypeParam;
-  Draw draw{.seed = 1};
-  for (int i = 0; i < 120; ++i) {
-    const int in = draw.next_in({1, 70});
-    const int out = 1 + i % 40;
-    const Matrix<T> weight = normal_matrix<T>(in, out, draw);
-    const Vector<T> bias = normal_vector<T>(i % 2 == 0 ? out : 0, draw);
-    expect_rows_alone<T>(1 + i * 7 % 40, in, out, draw, [&](View<T> x, View<T> y) {
-      row_ops<T>().product(x, weight, bias, y);
-    });
-  }
-}
+template <typename T>
+class BothOps : public testing::Test {};
+TYPED_TEST_SUITE(BothOps, Scalars);
 
 TYPED_TEST(RowOps, normalize_of_a_row_does_not_depend_on_its_neighbours) {
   using T = TypeParam;
@@ -165,41 +145,6 @@ TYPED_TEST(RowOps, activation_of_a_row_does_not_depend_on_its_neighbours) {
       row_ops<T>().gelu_tanh(y);
     });
     expect_rows_alone<T>(rows, 2 * width, width, draw, swiglu_of<T>);
-  }
-}
-
-TYPED_TEST(RowOps, product_adds_from_low_to_high_and_the_bias_last) {
-  using T = TypeParam;
-  Draw draw{.seed = 4};
-  for (int in = 1; in <= 70; ++in) {
-    const int rows = draw.next_in({1, 12});
-    const int out = draw.next_in({1, 13});
-    const Placed<T> x(rows, in, any_place(draw), draw);
-    const Placed<T> y(rows, out, any_place(draw));
-    const Matrix<T> weight = normal_matrix<T>(in, out, draw);
-    const Vector<T> bias = normal_vector<T>(out, draw);
-    row_ops<T>().product(x.view(), weight, bias, y.view());
-    for (int i = 0; i < rows * out; ++i) {
-      T sum = 0;
-      for (int k = 0; k < in; ++k) sum += x.view().feature(k)[i % rows] * weight(k, i / rows);
-      ASSERT_EQ(y.view().feature(i / rows)[i % rows], sum + bias[i / rows]) << in;
-    }
-  }
-}
-
-TYPED_TEST(RowOps, add_is_one_addition_an_entry) {
-  using T = TypeParam;
-  Draw draw{.seed = 5};
-  for (int rows = 1; rows <= 20; ++rows) {
-    const Place place = any_place(draw);
-    const Placed<T> x(rows, 5, place, draw);
-    const Placed<T> sum(rows, 5, place, draw);
-    const std::vector<T> before = row_of(sum.view(), rows - 1);
-    row_ops<T>().add(x.view(), sum.view());
-    for (int f = 0; f < 5; ++f) {
-      ASSERT_EQ(sum.view().feature(f)[rows - 1], before[f] + x.view().feature(f)[rows - 1]);
-    }
-    EXPECT_TRUE(sum.just_filled());
   }
 }
 
@@ -256,10 +201,9 @@ TYPED_TEST(RowOps, gelu_is_right_to_the_rounding_of_its_exponent) {
 }
 
 TYPED_TEST(RowOps, gelu_is_the_formula_with_tanh) {
-  const long double slope = std::sqrt(2 / std::acos(-1.0L));
-  for (long double x = -3; x <= 3; x += 0.125L) {
-    const long double tanh = std::tanh(slope * (x + 0.044715L * x * x * x));
-    EXPECT_NEAR(gelu(static_cast<TypeParam>(x)), static_cast<TypeParam>(0.5L * x * (1 + tanh)),
+  for (const long double x : {-2.5L, -0.75L, 0.125L, 1.0L, 3.0L}) {
+    const long double inner = std::sqrt(2 / std::acos(-1.0L)) * (x + 0.044715L * x * x * x);
+    EXPECT_NEAR(gelu(static_cast<TypeParam>(x)), double(0.5L * x * (1 + std::tanh(inner))),
                 8 * kEpsilon<TypeParam>);
   }
 }
@@ -281,65 +225,57 @@ TYPED_TEST(RowOps, activations_keep_a_nan) {
   EXPECT_TRUE(std::isnan(gelu(kNaN<TypeParam>)));
 }
 
-// Both arithmetics.
+// Both arithmetics. Small integers must come out exactly; other sums of K products within
+// gamma sum |x w| with gamma about K half epsilons (Higham, section 3.1), doubled.
+
+enum class Entries { normal, integer };
 
 template <typename T>
-void expect_right_product(const Ops<T>& ops, int rows, int in, int out, Draw& draw) {
+void make(Entries entries, View<T> x, Matrix<T>& weight) {
+  if (entries == Entries::normal) return;
+  for (int f = 0; f < x.features; ++f) {
+    for (int r = 0; r < x.rows; ++r) x.feature(f)[r] = std::round(3 * x.feature(f)[r]);
+  }
+  weight = (weight * 3).array().round();
+}
+
+template <typename T>
+void expect_right_product(int rows, int in, int out, Entries entries, Draw& draw) {
   const Placed<T> x(rows, in, any_place(draw), draw);
   const Placed<T> y(rows, out, any_place(draw));
-  const Matrix<T> weight = normal_matrix<T>(in, out, draw);
-  const Vector<T> bias = normal_vector<T>(out, draw);
-  ops.product(x.view(), weight, bias, y.view());
-  ASSERT_TRUE(y.just_filled()) << rows << " " << in << " " << out;
+  const Placed<T> z(rows, out, any_place(draw));
+  Matrix<T> weight = normal_matrix<T>(in, out, draw);
+  make(entries, x.view(), weight);
+  const Vector<T> bias = normal_vector<T>(entries == Entries::integer ? 0 : out, draw);
+  row_ops<T>().product(x.view(), weight, bias, y.view());
+  matrix_ops<T>().product(x.view(), weight, bias, z.view());
+  ASSERT_TRUE(y.just_filled() && z.just_filled()) << rows << " " << in << " " << out;
   for (int i = 0; i < rows * out; ++i) {
-    long double sum = bias[i / rows];
-    long double size = std::abs(sum);
+    const int r = i % rows;
+    const int o = i / rows;
+    T sum = 0;
+    T size = 0;
     for (int k = 0; k < in; ++k) {
-      const auto term = static_cast<long double>(x.view().feature(k)[i % rows]) * weight(k, i / rows);
-      sum += term;
-      size += std::abs(term);
+      sum += x.view().feature(k)[r] * weight(k, o);
+      size += std::abs(x.view().feature(k)[r] * weight(k, o));
     }
-    ASSERT_LE(std::abs(y.view().feature(i / rows)[i % rows] - sum), (in + 1) * size * kEpsilon<T>)
-        << rows << " " << in << " " << out;
+    if (bias.size() > 0) sum += bias[o];
+    ASSERT_EQ(y.view().feature(o)[r], sum) << rows << " " << in << " " << out;
+    const T bound = entries == Entries::integer ? 0 : 2 * T(in + 1) * (size + 4) * kEpsilon<T>;
+    ASSERT_NEAR(z.view().feature(o)[r], sum, bound) << rows << " " << in << " " << out;
   }
 }
 
-template <typename T>
-class BothOps : public testing::Test {};
-TYPED_TEST_SUITE(BothOps, Scalars);
-
-// |error| <= gamma sum |x w| with gamma about K + 1 half epsilons (Higham, section 3.1), doubled.
-TYPED_TEST(BothOps, product_is_right_to_the_rounding_of_its_sum) {
+TYPED_TEST(BothOps, products_of_rows_are_sums_from_low_to_high_or_close_to_them) {
   Draw draw{.seed = 8};
-  for (const Arithmetic arithmetic : {Arithmetic::row, Arithmetic::matrix}) {
-    const Ops<TypeParam>& ops = ops_for<TypeParam>(arithmetic);
-    for (int i = 0; i < 60; ++i) {
-      expect_right_product(ops, 1 + i % 30, draw.next_in({1, 70}), draw.next_in({1, 40}), draw);
-      expect_right_product(ops, 1, draw.next_in({1, 70}), draw.next_in({1, 40}), draw);
-    }
-    expect_right_product(ops, 40, 70, 40, draw);
+  for (int i = 0; i < 160; ++i) {
+    const Entries entries = i % 4 == 0 ? Entries::integer : Entries::normal;
+    const int in = draw.next_in({1, 70});
+    const int out = draw.next_in({1, 40});
+    expect_right_product<TypeParam>(1 + i % 40, in, out, entries, draw);
+    expect_right_product<TypeParam>(1, in, out, entries, draw);
   }
-}
-
-TYPED_TEST(BothOps, product_of_small_integers_is_exact) {
-  using T = TypeParam;
-  Draw draw{.seed = 9};
-  for (int i = 0; i < 40; ++i) {
-    const int rows = 1 + i % 20;
-    const Placed<T> x(rows, 64, any_place(draw), draw);
-    Matrix<T> weight = normal_matrix<T>(64, 9, draw);
-    for (int f = 0; f < 64; ++f) {
-      for (int r = 0; r < rows; ++r) x.view().feature(f)[r] = std::round(x.view().feature(f)[r] * 3);
-    }
-    weight = (weight * 3).array().round();
-    const Placed<T> by_row(rows, 9, any_place(draw));
-    const Placed<T> by_matrix(rows, 9, any_place(draw));
-    row_ops<T>().product(x.view(), weight, {}, by_row.view());
-    matrix_ops<T>().product(x.view(), weight, {}, by_matrix.view());
-    for (int r = 0; r < rows; ++r) {
-      EXPECT_EQ(row_of(by_row.view(), r), row_of(by_matrix.view(), r)) << rows;
-    }
-  }
+  expect_right_product<TypeParam>(40, 70, 40, Entries::integer, draw);
 }
 
 // Against the formula in long double. The mean's error, next to the largest entry, is divided by
@@ -354,16 +290,15 @@ void expect_right_norm(const Ops<T>& ops, int rows, int width, bool centred, Dra
   ops.normalize(x.view(), weights, epsilon, y.view());
   for (int r = 0; r < rows; ++r) {
     const std::vector<T> row = row_of(x.view(), r);
-    const long double mean =
-        centred ? std::accumulate(row.begin(), row.end(), 0.0L) / width : 0.0L;
+    const long double mean = centred ? std::accumulate(row.begin(), row.end(), 0.0L) / width : 0.0L;
     long double variance = 0;
     for (const T value : row) variance += (value - mean) * (value - mean) / width;
     for (int f = 0; f < width; ++f) {
       const long double normed =
           (row[static_cast<std::size_t>(f)] - mean) / std::sqrt(variance + epsilon);
       const long double shift = centred ? weights.shift[f] : T(0);
-      ASSERT_NEAR(y.view().feature(f)[r], normed * weights.scale[f] + shift,
-                  64 * width * kEpsilon<T>)
+      const auto expected = static_cast<double>(normed * weights.scale[f] + shift);
+      ASSERT_NEAR(y.view().feature(f)[r], expected, T(64 * width) * kEpsilon<T>)
           << rows << " rows of " << width << (centred ? ", centred" : "");
     }
   }
@@ -378,6 +313,83 @@ TYPED_TEST(BothOps, normalize_is_the_formula) {
         expect_right_norm(ops, rows, width, false, draw);
         expect_right_norm(ops, rows, width, true, draw);
       }
+    }
+  }
+}
+
+// Softmax over [head][key][lane]. Scores are multiples of 1/16, so that subtracting the largest is
+// exact and only e^x, the sum and the division round.
+
+template <typename T>
+AlignedVector<T> sixteenths(int count, double scale, Draw& draw) {
+  AlignedVector<T> scores(static_cast<std::size_t>(count));
+  for (T& s : scores) s = static_cast<T>(std::round(scale * draw.next_normal()) / 16);
+  return scores;
+}
+
+TYPED_TEST(RowOps, softmax_of_a_lane_does_not_depend_on_the_others) {
+  using T = TypeParam;
+  Draw draw{.seed = 11};
+  for (int lanes = 1; lanes <= 40; ++lanes) {
+    const int heads = draw.next_in({1, 3});
+    const int keys = draw.next_in({1, 30});
+    const AlignedVector<T> scores = sixteenths<T>(heads * keys * lanes, 50, draw);
+    AlignedVector<T> together = scores;
+    row_ops<T>().softmax(heads, keys, lanes, together.data());
+    for (int b = 0; b < lanes; ++b) {
+      AlignedVector<T> alone;
+      for (int i = 0; i < heads * keys; ++i) alone.push_back(scores[i * lanes + b]);
+      row_ops<T>().softmax(heads, keys, 1, alone.data());
+      for (int i = 0; i < heads * keys; ++i) ASSERT_EQ(together[i * lanes + b], alone[i]) << lanes;
+    }
+  }
+}
+
+TYPED_TEST(BothOps, softmax_is_right_to_the_rounding_of_its_sum) {
+  using T = TypeParam;
+  Draw draw{.seed = 12};
+  for (int i = 0; i < 400; ++i) {
+    const int keys = 1 + i % 40;
+    const AlignedVector<T> scores = sixteenths<T>(keys, i % 2 == 0 ? 20 : 160, draw);
+    const T largest = *std::max_element(scores.begin(), scores.end());
+    long double sum = 0;
+    for (const T s : scores) sum += std::exp(static_cast<long double>(s) - largest);
+    for (const Arithmetic arithmetic : {Arithmetic::row, Arithmetic::matrix}) {
+      AlignedVector<T> found = scores;
+      ops_for<T>(arithmetic).softmax(1, keys, 1, found.data());
+      for (std::size_t k = 0; k < scores.size(); ++k) {
+        const long double expected = std::exp(static_cast<long double>(scores[k]) - largest) / sum;
+        ASSERT_LE(relative_error(found[k], expected), T(keys + 6) * kEpsilon<T>) << keys;
+      }
+    }
+  }
+}
+
+TYPED_TEST(RowOps, softmax_of_a_score_far_below_the_largest_is_0) {
+  const TypeParam infinity = std::numeric_limits<TypeParam>::infinity();
+  AlignedVector<TypeParam> scores{3, -1000, -infinity, 3};
+  row_ops<TypeParam>().softmax(1, 4, 1, scores.data());
+  EXPECT_EQ(scores, (AlignedVector<TypeParam>{0.5, 0, 0, 0.5}));
+}
+
+TYPED_TEST(BothOps, softmax_does_not_overflow_wherever_the_largest_score_stands) {
+  for (std::size_t at = 0; at < 18; ++at) {
+    AlignedVector<TypeParam> scores(9, TypeParam(500));
+    scores[at % 9] = 3000;
+    ops_for<TypeParam>(at < 9 ? Arithmetic::row : Arithmetic::matrix).softmax(1, 9, 1, &scores[0]);
+    EXPECT_EQ(scores[at % 9], TypeParam(1));
+  }
+}
+
+TYPED_TEST(BothOps, softmax_of_a_nan_is_nan_for_its_head_only) {
+  using T = TypeParam;
+  for (const Arithmetic arithmetic : {Arithmetic::row, Arithmetic::matrix}) {
+    for (int at = 0; at < 9; ++at) {
+      AlignedVector<T> scores(18, T(2));
+      scores[static_cast<std::size_t>(at)] = kNaN<T>;
+      ops_for<T>(arithmetic).softmax(2, 9, 1, scores.data());
+      for (std::size_t i = 0; i < 9; ++i) EXPECT_TRUE(std::isnan(scores[i])) << at << " " << i;
+      for (std::size_t i = 9; i < 18; ++i) EXPECT_NEAR(scores[i], T(1) / 9, kEpsilon<T>);
     }
   }
 }

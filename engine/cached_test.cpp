@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: MIT
+// A cached row is the uncached row, however a sequence is fed and whatever is fed beside it; a
+// refused step changes nothing; a wrong plan gives wrong logits.
+#include "engine/cached.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <deque>
+
+#include "engine/error.h"
+#include "engine/generated.h"
+#include "engine/test_support.h"
+#include "engine/uncached.h"
+
+namespace kvcheck {
+namespace {
+
+using Tokens = std::vector<int>;
+constexpr Arithmetic kBoth[] = {Arithmetic::row, Arithmetic::matrix};
+
+template <typename T>
+bool same_bits(std::span<const T> a, std::span<const T> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+template <typename T>
+LogitRows<T> uncached(const Model<T>& model, const Tokens& tokens, Arithmetic arithmetic) {
+  LogitRows<T> out;
+  copy_rows(Uncached<T>(model, ops_for<T>(arithmetic)).logits({tokens}, Rows::all), out);
+  return out;
+}
+
+// A decoder with as many sequences as a test opens.
+template <typename T>
+struct Decoder {
+  Decoder(const Model<T>& model, Arithmetic arithmetic)
+      : config(model.config), cached(model, ops_for<T>(arithmetic)) {}
+
+  KvCache<T>& open() { return caches.emplace_back(config); }
+  LogitRows<T> feed(const std::vector<CacheFeed<T>>& feeds, Rows rows = Rows::all) {
+    LogitRows<T> out;
+    copy_rows(cached.feed(feeds, rows), out);
+    return out;
+  }
+  LogitRows<T> feed(KvCache<T>& cache, const Tokens& tokens, Rows rows = Rows::all) {
+    return feed({{&cache, tokens}}, rows);
+  }
+
+  Config config;
+  Cached<T> cached;
+  std::deque<KvCache<T>> caches;
+};
+
+// All logits of the tokens, fed with a cut after token i where bit i of `cuts` is set.
+template <typename T>
+LogitRows<T> fed_with_cuts(Decoder<T>& decoder, const Tokens& tokens, unsigned cuts) {
+  KvCache<T>& cache = decoder.open();
+  LogitRows<T> all;
+  for (std::size_t begin = 0, end = 1; end <= tokens.size(); ++end) {
+    if (end < tokens.size() && (cuts >> (end - 1) & 1U) == 0) continue;
+    const auto first = tokens.begin();
+    const LogitRows<T> rows =
+        decoder.feed(cache, Tokens(first + static_cast<int>(begin), first + static_cast<int>(end)));
+    all.vocabulary = rows.vocabulary;
+    all.values.insert(all.values.end(), rows.values.begin(), rows.values.end());
+    begin = end;
+  }
+  EXPECT_EQ(cache.length(), static_cast<int>(tokens.size()));
+  EXPECT_TRUE(cache.guards_intact() && cache.poison_intact());
+  return all;
+}
+
+template <typename T>
+class CachedOf : public testing::Test {};
+using Scalars = testing::Types<float, double>;
+TYPED_TEST_SUITE(CachedOf, Scalars);
+
+TYPED_TEST(CachedOf, every_schedule_gives_the_uncached_rows_to_the_last_bit) {
+  for (const Family& family : families()) {
+    for (std::uint64_t seed = 0; seed < 3; ++seed) {
+      const Model<TypeParam> model = cast<TypeParam>(generate_model(family, seed));
+      const int length = std::min(model.config.context, 6);
+      const Tokens tokens = random_tokens(model.config.vocabulary, length, seed, 1);
+      const auto expected = uncached(model, tokens, Arithmetic::row);
+      Decoder<TypeParam> decoder(model, Arithmetic::row);
+      for (unsigned cuts = 0; cuts < 1U << (length - 1); ++cuts) {
+        const auto found = fed_with_cuts(decoder, tokens, cuts);
+        ASSERT_TRUE(same_bits<TypeParam>(found.values, expected.values))
+            << generated_name(family, seed) << ", cuts " << cuts;
+      }
+    }
+  }
+}
+
+TYPED_TEST(CachedOf, a_full_context_gives_the_uncached_rows_by_one_feed_and_by_decoding) {
+  for (const Family& family : families()) {
+    const Model<TypeParam> model = cast<TypeParam>(generate_model(family, 7));
+    const Tokens tokens = random_tokens(model.config.vocabulary, model.config.context, 7, 2);
+    const auto expected = uncached(model, tokens, Arithmetic::row);
+    Decoder<TypeParam> decoder(model, Arithmetic::row);
+    for (const unsigned cuts : {0U, ~0U, 0x249249U}) {
+      const auto found = fed_with_cuts(decoder, tokens, cuts);
+      ASSERT_TRUE(same_bits<TypeParam>(found.values, expected.values)) << family.id;
+    }
+  }
+}
+
+// The largest difference of two answers next to the largest logit.
+template <typename T>
+double distance(const LogitRows<T>& a, const LogitRows<T>& b) {
+  const Eigen::Map<const Vector<T>> x(a.values.data(), static_cast<Eigen::Index>(a.values.size()));
+  const Eigen::Map<const Vector<T>> y(b.values.data(), static_cast<Eigen::Index>(b.values.size()));
+  return static_cast<double>((x - y).cwiseAbs().maxCoeff() / y.cwiseAbs().maxCoeff());
+}
+
+// Two thirds of the digits: families that turn rounding into more stay below that in double, all
+// but the saturated one in float.
+TYPED_TEST(CachedOf, matrix_arithmetic_differs_from_uncached_rows_by_rounding) {
+  const double bound = std::pow(double{std::numeric_limits<TypeParam>::epsilon()}, 2.0 / 3);
+  for (const Family& family : families()) {
+    if (std::is_same_v<TypeParam, float> && family.id == "saturated") continue;
+    for (std::uint64_t seed = 0; seed < 3; ++seed) {
+      const Model<TypeParam> model = cast<TypeParam>(generate_model(family, seed));
+      const Tokens tokens = random_tokens(model.config.vocabulary, model.config.context, seed, 3);
+      const auto expected = uncached(model, tokens, Arithmetic::matrix);
+      Decoder<TypeParam> decoder(model, Arithmetic::matrix);
+      for (const unsigned cuts : {0U, ~0U, 0x5U, 0x92492U}) {
+        const auto found = fed_with_cuts(decoder, tokens, cuts);
+        ASSERT_LE(distance(found, expected), bound) << generated_name(family, seed);
+      }
+    }
+  }
+}
+
+// Three sequences that hold 4, 0 and 1 tokens are fed 1, 3 and 2.
+template <typename T>
+struct Batch {
+  Batch(const Model<T>& model, Arithmetic arithmetic) : decoder(model, arithmetic) {
+    for (std::size_t s = 0; s < 3; ++s) {
+      const auto index = static_cast<std::uint64_t>(s);
+      KvCache<T>& cache = decoder.open();
+      tokens[s] = random_tokens(model.config.vocabulary, std::array{1, 3, 2}[s], 9, index);
+      const int held = std::array{4, 0, 1}[s];
+      if (held > 0) {
+        (void)decoder.feed(cache, random_tokens(model.config.vocabulary, held, 8, index));
+      }
+      feeds.push_back({&cache, tokens[s]});
+    }
+  }
+
+  Decoder<T> decoder;
+  std::array<Tokens, 3> tokens;
+  std::vector<CacheFeed<T>> feeds;
+};
+
+TYPED_TEST(CachedOf, a_batch_of_unequal_feeds_is_each_of_them_alone) {
+  for (const Family& family : families()) {
+    const Model<TypeParam> model = cast<TypeParam>(generate_model(family, 2));
+    if (model.config.context < 5) continue;
+    Batch<TypeParam> together(model, Arithmetic::row);
+    Batch<TypeParam> alone(model, Arithmetic::row);
+    const auto found = together.decoder.feed(together.feeds);
+    std::vector<TypeParam> expected;
+    for (const auto& one : alone.feeds) {
+      const auto rows = alone.decoder.feed({one});
+      expected.insert(expected.end(), rows.values.begin(), rows.values.end());
+    }
+    ASSERT_TRUE(same_bits<TypeParam>(found.values, expected)) << family.id;
+    for (std::size_t s = 0; s < 3; ++s) {
+      EXPECT_EQ(together.feeds[s].cache->length(), alone.feeds[s].cache->length());
+    }
+  }
+}
+
+TYPED_TEST(CachedOf, the_last_rows_are_those_of_each_feed) {
+  const Model<TypeParam> model = cast<TypeParam>(generate_model("gen:deep:1"));
+  Batch<TypeParam> batch(model, Arithmetic::row);
+  Batch<TypeParam> again(model, Arithmetic::row);
+  const auto all = batch.decoder.feed(batch.feeds);
+  const auto last = again.decoder.feed(again.feeds, Rows::last);
+  ASSERT_EQ(last.rows(), 3);
+  EXPECT_TRUE(same_bits(last.row(0), all.row(0)));
+  EXPECT_TRUE(same_bits(last.row(1), all.row(3)));
+  EXPECT_TRUE(same_bits(last.row(2), all.row(5)));
+}
+
+// Every scalar of a cache, its guards included, and its length.
+template <typename T>
+std::string bytes_of(const KvCache<T>& cache, const Config& config) {
+  const std::ptrdiff_t guard = 16;
+  const auto scalars =
+      static_cast<std::size_t>(config.layers * cache.capacity() * cache.slot_stride() + 2 * guard);
+  std::string bytes = std::to_string(cache.length());
+  for (const T* at : {cache.key(0, 0), cache.value(0, 0)}) {
+    bytes.append(reinterpret_cast<const char*>(at - guard), scalars * sizeof(T));
+  }
+  return bytes;
+}
+
+// The error of feeding `bad` beside two good feeds, in each place; nothing may have changed.
+std::string refusal(const Tokens& bad) {
+  const Model<float> model = random_model(tiny_config(), WeightScales{}, 1);
+  std::string message;
+  for (std::size_t place = 0; place < 3; ++place) {
+    Decoder<float> decoder(model, Arithmetic::row);
+    std::vector<CacheFeed<float>> feeds;
+    const Tokens good{1};
+    for (std::size_t s = 0; s < 3; ++s) {
+      feeds.push_back({&decoder.open(), s == place ? bad : good});
+      (void)decoder.feed(*feeds[s].cache, {0, 1});
+    }
+    std::string before, after;
+    for (const auto& feed : feeds) before += bytes_of(*feed.cache, model.config);
+    const std::string found = error_of([&] { (void)decoder.feed(feeds); });
+    for (const auto& feed : feeds) after += bytes_of(*feed.cache, model.config);
+    EXPECT_TRUE(before == after) << place;
+    EXPECT_TRUE(place == 0 || found == message) << found;
+    message = found;
+  }
+  return message;
+}
+
+TEST(Cached, a_refused_feed_leaves_all_caches_of_its_batch_as_they_were) {
+  EXPECT_EQ(refusal({}), "feed: no tokens, expected at least 1, got 0");
+  EXPECT_EQ(refusal({0, 1, 0}), "feed: past the context, expected at most 4 rows, got 5");
+  EXPECT_EQ(refusal({0, 2}),
+            "feed: token outside the vocabulary, expected an id from 0 to 1, got 2");
+  EXPECT_EQ(refusal({-1}),
+            "feed: token outside the vocabulary, expected an id from 0 to 1, got -1");
+}
+
+TEST(Cached, an_accepted_feed_changes_the_bytes_that_the_refusals_compare) {
+  const Model<float> model = random_model(tiny_config(), WeightScales{}, 1);
+  Decoder<float> decoder(model, Arithmetic::row);
+  KvCache<float>& cache = decoder.open();
+  const std::string before = bytes_of(cache, model.config);
+  (void)decoder.feed(cache, {0, 1});
+  EXPECT_FALSE(before == bytes_of(cache, model.config));
+}
+
+TEST(Cached, a_full_context_takes_no_further_token) {
+  const Model<float> model = random_model(tiny_config(), WeightScales{}, 1);
+  Decoder<float> decoder(model, Arithmetic::row);
+  KvCache<float>& cache = decoder.open();
+  (void)decoder.feed(cache, {0, 1, 0, 1});
+  EXPECT_EQ(error_of([&] { (void)decoder.feed(cache, {0}); }),
+            "feed: past the context, expected at most 4 rows, got 5");
+  EXPECT_EQ(cache.length(), 4);
+}
+
+// The last logits of five tokens, the last one fed by a rewritten plan.
+LogitRows<float> rewritten(std::string_view name, Arithmetic arithmetic, PlanRewrite rewrite) {
+  const Model<float> model = generate_model(name);
+  Decoder<float> decoder(model, arithmetic);
+  KvCache<float>& cache = decoder.open();
+  const Tokens tokens = random_tokens(model.config.vocabulary, 5, 1, 1);
+  (void)decoder.feed(cache, Tokens(tokens.begin(), tokens.begin() + 4));
+  decoder.cached.rewrite_plans(std::move(rewrite));
+  return decoder.feed(cache, {tokens[4]});
+}
+
+constexpr auto kLeave = [](StepPlan&) {};
+
+TEST(Cached, a_position_off_by_one_changes_the_logits) {
+  for (const std::string_view name : {"gen:deep:1", "gen:wide:1", "gen:grouped-heads:1"}) {
+    for (const Arithmetic arithmetic : kBoth) {
+      const auto right = rewritten(name, arithmetic, kLeave);
+      const auto wrong =
+          rewritten(name, arithmetic, [](StepPlan& plan) { ++plan.rows[0].position; });
+      EXPECT_GT(distance(wrong, right), 1e-4) << name;
+    }
+  }
+}
+
+TEST(Cached, a_slot_that_holds_nothing_makes_the_logits_nan) {
+  for (const std::string_view name : {"gen:deep:1", "gen:wide:1", "gen:grouped-heads:1"}) {
+    for (const Arithmetic arithmetic : kBoth) {
+      const auto found = rewritten(name, arithmetic, [](StepPlan& plan) {
+        plan.views[0].slots.push_back(5);
+        ++plan.views[0].first[1];
+      });
+      for (const float logit : found.values) ASSERT_TRUE(std::isnan(logit)) << name;
+    }
+  }
+}
+
+TEST(Cached, a_row_written_to_another_layers_store_makes_the_logits_nan) {
+  const auto write = [](StepPlan& plan) { plan.write_store[3] = 4; };
+  const auto found = rewritten("gen:deep:1", Arithmetic::row, write);
+  for (const float logit : found.values) EXPECT_TRUE(std::isnan(logit));
+}
+
+TEST(Cached, a_hidden_row_changes_the_logits) {
+  const auto right = rewritten("gen:wide:1", Arithmetic::row, kLeave);
+  const auto wrong = rewritten("gen:wide:1", Arithmetic::row, [](StepPlan& plan) {
+    plan.views[0].slots.erase(plan.views[0].slots.begin());
+    --plan.views[0].first[1];
+  });
+  EXPECT_GT(distance(wrong, right), 1e-4);
+}
+
+TEST(Cached, another_layers_store_or_head_changes_the_logits) {
+  const auto right = rewritten("gen:grouped-heads:1", Arithmetic::row, kLeave);
+  const auto head = [](StepPlan& plan) { plan.kv_head_of[0] = 1; };
+  EXPECT_GT(distance(rewritten("gen:grouped-heads:1", Arithmetic::row, head), right), 1e-4);
+  const auto deep = rewritten("gen:deep:1", Arithmetic::row, kLeave);
+  const auto store = [](StepPlan& plan) { plan.read_store[3] = 2; };
+  EXPECT_GT(distance(rewritten("gen:deep:1", Arithmetic::row, store), deep), 1e-4);
+}
+
+TEST(Cached, a_slot_outside_the_cache_is_a_mistake) {
+  for (const int slot : {-1, 1000}) {
+    const auto rewrite = [slot](StepPlan& plan) { plan.rows[0].slot = slot; };
+    EXPECT_THROW((void)rewritten("gen:wide:1", Arithmetic::row, rewrite), InternalError);
+  }
+}
+
+TEST(Cached, an_observer_sees_scores_of_each_row_over_the_rows_that_it_sees) {
+  const Model<float> model = generate_model("gen:wide:1");
+  Cached<float> cached(model, row_ops<float>());
+  KvCache<float> cache(model.config);
+  std::vector<std::array<int, 4>> seen;
+  const Observer<float> observer = [&](const SiteTensor<float>& t) {
+    if (t.site == Site::scores) seen.push_back({t.layer, t.row, t.rows, t.columns});
+  };
+  const Tokens first{1, 2}, next{3, 4};
+  (void)cached.feed(std::vector<CacheFeed<float>>{{&cache, first}}, Rows::last);
+  (void)cached.feed(std::vector<CacheFeed<float>>{{&cache, next}}, Rows::last, &observer);
+  EXPECT_EQ(seen, (std::vector<std::array<int, 4>>{
+                      {0, 0, 4, 3}, {0, 1, 4, 4}, {1, 0, 4, 3}, {1, 1, 4, 4}}));
+}
+
+}  // namespace
+}  // namespace kvcheck
