@@ -61,13 +61,13 @@ template <Scalar T>
 void Builtin<T>::batch(std::span<const Feed> feeds, Rows rows, Logits& out) {
   feeds_.clear();
   for (const Feed& feed : feeds) {
-    KvCache<T>* const rows = &cache(feed.sequence);
-    const auto twice = [&](const CacheFeed<T>& other) { return other.cache == rows; };
+    KvCache<T>* const fed = &cache(feed.sequence);
+    const auto twice = [&](const CacheFeed<T>& other) { return other.cache == fed; };
     if (std::ranges::any_of(feeds_, twice)) {
       throw bad_input(
           {"batch", "a sequence twice", "each sequence once", fmt::format("{}", feed.sequence)});
     }
-    feeds_.push_back({rows, feed.tokens});
+    feeds_.push_back({fed, feed.tokens});
   }
   copy_rows(cached_.feed(feeds_, rows, observer_ ? &observer_ : nullptr), out);
   for (const PlannedRow& row : cached_.plan().rows) {

@@ -7,10 +7,16 @@
 #include "engine/echo.h"
 
 namespace kvcheck {
+namespace {
+
+// Longer than what callers cut themselves, or a SHA-256; a hostile value still stays on one line.
+constexpr std::size_t kGotMax = 200;
+
+}  // namespace
 
 Error bad_input(const Complaint& complaint) {
   return Error(fmt::format("{}: {}, expected {}, got {}", complaint.where, complaint.what,
-                           complaint.expected, one_line(complaint.got)));
+                           complaint.expected, one_line(complaint.got, kGotMax)));
 }
 
 }  // namespace kvcheck

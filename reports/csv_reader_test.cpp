@@ -162,7 +162,7 @@ TEST(CsvReader, numbers_that_are_none_are_errors) {
   const std::string header = csv_header(kColumns);
   for (const char* number : {"x", "1e", "-", "1.5 ", " 1", "1e400", "0x1p3", "+1", "1,5x"}) {
     const std::string cell = fmt::format("\"{}\"", number);
-    EXPECT_EQ(error_on(header + "t," + cell + ",2,agree,3\n"),
+    EXPECT_EQ(error_on(fmt::format("{}t,{},2,agree,3\n", header, cell)),
               "f.csv:2: column number, expected a number, got " + cell);
   }
   EXPECT_EQ(error_on(header + "t,1,2,agree,3\nt,1,2.5,agree,3\n"),

@@ -114,6 +114,17 @@ TEST(FirstFailures, tells_arithmetics_and_models_apart) {
   EXPECT_EQ(failures.find(summary_check(other)), nullptr);
 }
 
+TEST(FirstFailures, stand_under_the_check_that_ran_them) {
+  CaseRecord record = diverging_record();
+  record.reported_as = "stored";
+  FirstFailures failures;
+  failures.add(record, "diverges");
+  CheckSummary stored = diverging_check();
+  stored.check = "stored";
+  EXPECT_NE(failures.find(summary_check(stored)), nullptr);
+  EXPECT_EQ(failures.find(summary_check(diverging_check())), nullptr);
+}
+
 TEST(XmlText, escapes_what_has_a_meaning) {
   EXPECT_EQ(xml_text("<a b=\"c\" d='e'>&amp;"),
             "&lt;a b=&quot;c&quot; d=&apos;e&apos;&gt;&amp;amp;");

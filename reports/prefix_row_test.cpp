@@ -33,6 +33,12 @@ TEST(PrefixRow, leaves_empty_what_does_not_apply) {
             "crash,kvcheck repro kv1:y\n");
 }
 
+TEST(PrefixRow, stands_under_the_check_that_ran_the_case) {
+  CaseRecord record = diverging_record();
+  record.reported_as = "stored";
+  EXPECT_EQ(prefix_row(record, "").check, "stored");
+}
+
 TEST(PrefixRow, is_read_back_as_it_was) {
   CaseRecord infinite = diverging_record();
   infinite.subject.scalar = ScalarKind::f64;

@@ -24,9 +24,9 @@ inline constexpr int kRerunsMax = 16;
 struct SuiteOptions {
   std::vector<Arithmetic> arithmetics{Arithmetic::row, Arithmetic::matrix};
   ScalarKind scalar = ScalarKind::f32;
-  std::optional<Policy> tolerance;  // replaces the policy in force
-  bool prefixes = true;             // run the checks of this group
-  bool schedules = true;            // likewise
+  std::optional<Policy> tolerance = {};  // replaces the policy in force
+  bool prefixes = true;                  // run the checks of this group
+  bool schedules = true;                 // likewise
   ScheduleChoice schedule_choice = ScheduleChoice::standard;
   std::uint64_t seed = 1;
   int jobs = 1;

@@ -207,6 +207,14 @@ Config small_config() {
 
 ModelData small_model() { return model_of("small", random_model(small_config(), {}, 1)); }
 
+ModelData wide_model() {
+  Config config = small_config();
+  config.width = 48;
+  config.mlp_width = 80;
+  config.head_size = 16;
+  return model_of("wide", random_model(config, {}, 1));
+}
+
 ModelData ill_conditioned_model() {
   Config config = small_config();
   config.norm_epsilon = 1e-12;
@@ -299,7 +307,7 @@ bool PlantedFault::seen_by(std::string_view check) const {
 
 std::vector<PlantedFault> planted_faults() {
   return {
-      {"positions-plus-one", positions_plus_one(), true, true, false, false},
+      {"positions-plus-one", positions_plus_one(), true, true, false, true},
       {"stale-keys", stale_keys(), true, true, false, false},
       {"keys-and-values-swapped", keys_and_values_swapped(), true, true, false, false},
       {"first-slot-overwritten", first_slot_overwritten(), true, true, false, false},

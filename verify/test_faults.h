@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +24,8 @@ namespace kvcheck {
 // 2 layers, learned positions, 3 tokens, context 4: 3 + 9 + 27 + 81 = 120 prefixes.
 [[nodiscard]] Config small_config();
 [[nodiscard]] ModelData small_model();
+// Wide enough for whole-matrix products whose order of adding depends on how many rows there are.
+[[nodiscard]] ModelData wide_model();
 // Embeddings that differ from 1 by little, so that the first norm scales their rounding up: every
 // row is too ill-conditioned for float32.
 [[nodiscard]] ModelData ill_conditioned_model();
@@ -87,6 +90,10 @@ struct PlantedFault {
 [[nodiscard]] std::vector<PlantedFault> planted_faults();
 
 // ---- What a run says
+
+// How a failing expectation shows it.
+inline void PrintTo(Verdict verdict, std::ostream* out) { *out << name(verdict); }
+inline void PrintTo(Mark mark, std::ostream* out) { *out << name(mark); }
 
 // All that a value says, numbers in a form that tells all of their bits; without seconds.
 [[nodiscard]] std::string describe(const CaseResult& result);

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+// A failure that was printed can be run again: from its line, its file and its number.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/generated.h"
+#include "engine/model_file.h"
+#include "reports/prefix_row.h"
+#include "verify/cli.h"
+#include "verify/test_command.h"
+
+namespace kvcheck {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+std::vector<PrefixRow> failing_rows(const fs::path& run) {
+  std::vector<PrefixRow> rows;
+  read_prefixes(run / "prefixes.csv", [&](PrefixRow row) {
+    if (row.verdict == Verdict::diverge) rows.push_back(std::move(row));
+  });
+  return rows;
+}
+
+// A failing run's first line to paste, without "kvcheck repro ".
+std::string first_token(const CommandResult& result) {
+  return repro_lines(result.out).at(0).substr(std::string_view("kvcheck repro ").size());
+}
+
+// A working folder with a model, and the token of a case that fails on it.
+struct Failure {
+  TestCommand kvcheck{KVCHECK_BINARY};
+  std::string token;
+
+  Failure() {
+    save_diverging_model(kvcheck / "model");
+    token = first_token(kvcheck.run("verify model --no-stored --prefixes random:2 --out run"));
+  }
+  // What repro says about the token with a part replaced.
+  [[nodiscard]] std::string with(const std::pair<std::string, std::string>& by) const {
+    return complaint(kvcheck.run_words({"repro", replaced(token, by)}));
+  }
+};
+
+// ---- It fails again
+
+// As many logits as the vocabulary has, each of both decoders.
+void expect_both_rows(const CommandResult& result, int vocabulary) {
+  EXPECT_EQ(result.exit_code, kExitDiverge) << everything(result);
+  EXPECT_EQ(result.err, "");
+  EXPECT_THAT(result.out, ContainsRegex("token  +(uncached|golden)  +(cached|full forward)  +dif"));
+  for (int token = 0; token < vocabulary; ++token) {
+    EXPECT_THAT(result.out, ContainsRegex(fmt::format("\n +{}  +[-.e0-9]+  +[-.e0-9]+  +", token)));
+  }
+  EXPECT_THAT(result.out, HasSubstr("  <- largest\n"));
+  EXPECT_EQ(last_line(result.out), "verdict: diverge");
+}
+
+// Every line that a run prints, on stdout and as it happens.
+void expect_lines_fail_again(const TestCommand& kvcheck, const std::string& arguments,
+                             int vocabulary) {
+  const CommandResult run = kvcheck.run("verify " + arguments + " --no-stored --out run");
+  ASSERT_EQ(run.exit_code, kExitDiverge) << everything(run);
+  std::vector<std::string> lines = repro_lines(run.err);
+  ASSERT_FALSE(lines.empty());
+  ASSERT_FALSE(repro_lines(run.out).empty());
+  for (const std::string& line : repro_lines(run.out)) lines.push_back(line);
+  for (const std::string& line : lines) expect_both_rows(kvcheck.shell(line), vocabulary);
+}
+
+TEST(CliRepro, every_printed_line_fails_again) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  save_diverging_model(kvcheck / "model");
+  expect_lines_fail_again(kvcheck, "model --prefixes random:2", 11);
+}
+
+TEST(CliRepro, lines_of_a_generated_model_fail_again) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  expect_lines_fail_again(kvcheck, "gen:wide:1 --seed 7 --prefixes random:2 --tolerance abs:0", 40);
+}
+
+// Prefixes computed side by side are rounded otherwise than alone.
+TEST(CliRepro, lines_of_a_whole_vocabulary_fail_again) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  save_model(kvcheck / "model", wide_model(3));
+  expect_lines_fail_again(kvcheck, "model --prefixes all --tolerance abs:0", 3);
+}
+
+TEST(CliRepro, lines_about_golden_logits_fail_again) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  save_model(kvcheck / "model", random_model(tiny_config(), WeightScales{}, 1));
+  constexpr std::size_t kPrefixes = 2 + 4 + 8 + 16;
+  write_bytes(kvcheck / "model" / "golden.f64", std::string(kPrefixes * 2 * sizeof(double), '\0'));
+  expect_lines_fail_again(kvcheck, "model --prefixes all", 2);
+}
+
+TEST(CliRepro, lines_need_no_quotes) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  save_diverging_model(kvcheck / "a model, it's $HOME; `ls` %2c #1");
+  const CommandResult run =
+      kvcheck.run_words({"verify", "a model, it's $HOME; `ls` %2c #1", "--prefixes", "random:1"});
+  ASSERT_FALSE(repro_lines(run.out).empty()) << everything(run);
+  expect_both_rows(kvcheck.shell(repro_lines(run.out).front()), 11);
+}
+
+TEST(CliRepro, lines_of_the_csv_find_the_same_difference) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  save_model(kvcheck / "model", wide_model(3));
+  kvcheck.run("verify model --prefixes all --tolerance abs:0 --out run");
+  const std::vector<PrefixRow> rows = failing_rows(kvcheck / "run");
+  for (std::size_t i = 0; i < rows.size(); i += 1 + rows.size() / 40) {
+    const CommandResult again = kvcheck.shell(rows[i].reproduce);
+    EXPECT_THAT(again.out, HasSubstr(fmt::format("\nlargest difference {:.6g}, ",
+                                                 rows[i].max_abs_difference.value())))
+        << rows[i].reproduce;
+  }
+}
+
+TEST(CliRepro, file_of_a_failure_fails_again) {
+  const Failure failure;
+  const CommandResult result = failure.kvcheck.run("repro run/failures/1.json");
+  expect_both_rows(result, 11);
+  EXPECT_EQ(result.out, failure.kvcheck.run_words({"repro", failure.token}).out);
+}
+
+TEST(CliRepro, case_that_agrees_exits_with_0) {
+  const Failure failure;
+  const CommandResult result = failure.kvcheck.run_words(
+      {"repro", replaced(failure.token, {"policy=abs:0", "policy=abs:1"})});
+  EXPECT_EQ(result.exit_code, kExitAgree);
+  EXPECT_EQ(last_line(result.out), "verdict: agree");
+}
+
+// ---- The number of a random sequence
+
+TEST(CliIndex, runs_the_failing_sequence_alone) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const CommandResult run =
+      kvcheck.run("verify gen:wide:1 --seed 3 --prefixes random:5 --tolerance abs:0");
+  const std::size_t at = run.out.find(" (seed 3, index ");
+  ASSERT_NE(at, std::string::npos) << everything(run);
+  const auto index = std::stoull(run.out.substr(at + 16));
+  EXPECT_LT(index, 5U);
+  EXPECT_THAT(run.err, HasSubstr(fmt::format(" (seed 3, index {})", index)));
+
+  const CommandResult alone = kvcheck.run(
+      fmt::format("verify gen:wide:1 --seed 3 --index {} --tolerance abs:0 --out alone", index));
+  EXPECT_EQ(alone.exit_code, kExitDiverge) << everything(alone);
+  EXPECT_EQ(repro_lines(alone.out).front(), repro_lines(run.out).front());
+  const Config config = generate_model("gen:wide:1").config;
+  const std::string sequence = fmt::format(
+      "{} ", fmt::join(random_tokens(config.vocabulary, config.context, 3, index), " "));
+  read_prefixes(kvcheck / "alone/prefixes.csv",
+                [&](const PrefixRow& row) { EXPECT_THAT(sequence, StartsWith(row.tokens + " ")); });
+}
+
+TEST(CliIndex, counts_on_through_the_generated_set) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const std::vector<std::string> names = default_set(4);
+  for (const auto& [options, model] :
+       {std::pair{"--index 0", 0}, std::pair{"--index 17", 1},
+        std::pair{"--index 3 --prefixes random:2", 1}, std::pair{"--index 319 --jobs 2", 19}}) {
+    const CommandResult result = kvcheck.run(fmt::format("verify --seed 4 {}", options));
+    EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
+    EXPECT_THAT(result.out, HasSubstr(names[static_cast<std::size_t>(model)])) << options;
+  }
+  EXPECT_EQ(complaint(kvcheck.run("verify --seed 4 --index 320")),
+            "--index: number of a random sequence, expected 0 to 319, got 320");
+}
+
+// ---- Another model
+
+TEST(CliRepro, finds_a_model_that_moved) {
+  const Failure failure;
+  fs::rename(failure.kvcheck / "model", failure.kvcheck / "moved");
+  EXPECT_EQ(complaint(failure.kvcheck.run_words({"repro", failure.token})),
+            "model: model, expected a folder, got none");
+  expect_both_rows(failure.kvcheck.run_words({"repro", failure.token, "--model", "moved"}), 11);
+  expect_both_rows(failure.kvcheck.run_words({"repro", "run/failures/1.json", "--model=moved"}),
+                   11);
+}
+
+TEST(CliRepro, refuses_another_model) {
+  const Failure failure;
+  const std::string here = model_sha256(wide_model(11)).substr(0, 8);
+  const std::string other = model_sha256(wide_model(3)).substr(0, 8);
+  save_model(failure.kvcheck / "other", wide_model(3));
+  EXPECT_EQ(complaint(failure.kvcheck.run_words({"repro", failure.token, "--model", "other"})),
+            fmt::format("case: another model named other, expected SHA-256 {}..., got {}...", here,
+                        other));
+  EXPECT_EQ(failure.with({"sha256=" + here, "sha256=00000000"}),
+            fmt::format("case: another model named model, expected SHA-256 00000000..., got {}...",
+                        here));
+  save_model(failure.kvcheck / "model", wide_model(3));
+  EXPECT_THAT(complaint(failure.kvcheck.run("repro run/failures/1.json")),
+              StartsWith("case: another model named model, "));
+}
+
+// ---- Bad tokens and files
+
+TEST(CliRepro, refuses_a_token_with_a_bad_field) {
+  const Failure failure;
+  EXPECT_EQ(failure.with({"kv1:", "kv2:"}), "token: token version, expected kv1:, got kv2:");
+  EXPECT_EQ(failure.with({"check=random-prefixes", "check=nope"}),
+            "case: unknown check, expected one of corpus-prefixes, all-prefixes, random-prefixes, "
+            "file-prefixes, exact, contract, noise, causality, golden, schedules, accounting, got "
+            "nope");
+  EXPECT_EQ(failure.with({"engine=builtin", "engine=exec:sh"}),
+            "token: engine, expected builtin, got exec:sh");
+  EXPECT_EQ(failure.with({"policy=abs:0", "policy=abs:nan"}),
+            "token: limit, expected a finite number that is not negative, got nan");
+  EXPECT_EQ(failure.with({"scalar=f32", "scalar=f16"}),
+            "token: scalar, expected f32 or f64, got f16");
+  EXPECT_EQ(failure.with({"seed=1", "seed=-1"}), "token: seed, expected a whole number, got -1");
+  EXPECT_EQ(failure.with({"seed=1", "salt=1"}), "token: missing field, expected seed, got nothing");
+  EXPECT_EQ(failure.with({"seed=1", "seed=1,salt=1"}),
+            "token: unknown field, expected a field of a case, got salt");
+  EXPECT_EQ(failure.with({"seed=1", "seed=1,seed=2"}),
+            "token: repeated field, expected each once, got seed=2");
+  EXPECT_EQ(failure.with({"model=model", "model=%6"}),
+            "token: percent-encoding, expected two hex digits, got 6");
+}
+
+TEST(CliRepro, refuses_tokens_and_schedules_that_do_not_fit) {
+  const Failure failure;
+  EXPECT_EQ(failure.with({"tokens=", "tokens=11."}),
+            "case: token outside the vocabulary, expected an id from 0 to 10, got 11");
+  EXPECT_EQ(failure.with({"tokens=", "tokens=-1."}),
+            "case: token outside the vocabulary, expected an id from 0 to 10, got -1");
+  EXPECT_EQ(failure.with({"tokens=", "tokens=x."}),
+            "token: tokens, expected a whole number, got x");
+  EXPECT_EQ(failure.with({"tokens=", "tokens=1.1.1."}),
+            "case: past the context, expected at most 4 rows, got 5");
+  EXPECT_EQ(failure.with({"schedule=1+1", "schedule=1+2"}),
+            "case: schedule, expected 2 tokens in all, got 3");
+  EXPECT_EQ(failure.with({"schedule=1+1", "schedule=1+0"}),
+            "token: schedule, expected feed lengths joined by +, as 2+1, got 1+0");
+  EXPECT_EQ(failure.with({"schedule=1+1", "schedule=2147483647+2147483647+4"}),  // 2 in 32 bits
+            "case: schedule, expected 2 tokens in all, got 4294967298");
+}
+
+TEST(CliRepro, refuses_a_truncated_token) {
+  const Failure failure;
+  const std::size_t schedule = failure.token.find(",schedule=");
+  const auto cut_at = [&](std::size_t length) {
+    return complaint(failure.kvcheck.run_words({"repro", failure.token.substr(0, length)}));
+  };
+  EXPECT_EQ(cut_at(schedule), "token: missing field, expected schedule, got nothing");
+  EXPECT_EQ(cut_at(schedule + 6), "token: token, expected KEY=VALUE, got sched");
+  EXPECT_EQ(cut_at(2), "token: token version, expected kv1:, got kv");
+  for (std::size_t length = 2; length < schedule; ++length) {
+    EXPECT_THAT(cut_at(length), Not(StartsWith("exit code"))) << length;
+  }
+}
+
+TEST(CliRepro, refuses_files_that_hold_no_case) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const auto said = [&](std::string_view text) {
+    write_bytes(kvcheck / "case.json", text);
+    return complaint(kvcheck.run("repro case.json"));
+  };
+  EXPECT_EQ(complaint(kvcheck.run("repro missing.json")),
+            "missing.json: file, expected a readable regular file, got none");
+  EXPECT_EQ(complaint(kvcheck.run("repro .")),
+            ".: file, expected a readable regular file, got a folder");
+  EXPECT_EQ(said(""),
+            "case.json: malformed JSON at byte 1 (line 1, column 1), expected JSON, got "
+            "the end of the text");
+  EXPECT_EQ(said("[]"), "case.json: case, expected an object, got []");
+  EXPECT_EQ(said("{}"), "case.json: case version, expected 1, got nothing");
+  EXPECT_EQ(said(R"({"version": 2})"), "case.json: case version, expected 1, got 2");
+  EXPECT_EQ(said(R"({"version": 1, "seed": 1})"), "case.json: seed, expected a string, got 1");
+  EXPECT_EQ(said(R"({"version": 1})"), "case.json: missing field, expected check, got nothing");
+}
+
+}  // namespace
+}  // namespace kvcheck

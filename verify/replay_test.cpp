@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+// A case that is run alone comes to what it came to within its run, bit for bit.
+#include "verify/replay.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "engine/test_support.h"
+#include "verify/test_faults.h"
+
+namespace kvcheck {
+namespace {
+
+// How many cases of each check gave the same result alone; what did not is a failure of the test.
+std::map<std::string, int> replay_all(const ModelRun& run, Arithmetic arithmetic,
+                                      const EngineFactory& factory) {
+  Collector collector;
+  SuiteOptions options = options_for(arithmetic);
+  options.record_all = true;
+  options.seed = 7;
+  (void)run_on(options, run, factory, collector);
+  std::map<std::string, int> replayed;
+  std::map<std::string, int> seen;
+  for (const CaseRecord& record : collector.records) {
+    // All prefixes, and every fifth of the many schedules.
+    if (record.subject.check == "schedules" && seen["schedules"]++ % 5 != 0) continue;
+    const Case subject = parse_token(to_token(record.subject), "test");
+    require_same_model(subject, run.model, "test");
+    const std::string again = describe(run_case(subject, run.model, factory).result);
+    EXPECT_EQ(again, describe(record.result)) << to_token(subject);
+    ++replayed[subject.check];
+  }
+  return replayed;
+}
+
+struct Setting {
+  std::string_view fault;  // empty: none
+  Arithmetic arithmetic;
+};
+
+void PrintTo(const Setting& setting, std::ostream* out) {
+  *out << setting.fault << " in " << name(setting.arithmetic) << " arithmetic";
+}
+
+struct ReplayTest : testing::TestWithParam<Setting> {
+  static EngineFactory factory() {
+    for (const PlantedFault& fault : planted_faults()) {
+      if (fault.id == GetParam().fault) return fault.factory;
+    }
+    return builtin_engine;
+  }
+};
+
+TEST_P(ReplayTest, every_case_beside_its_siblings_comes_to_the_same_alone) {
+  const ModelData model = small_model();
+  const auto replayed = replay_all(whole_run(model), GetParam().arithmetic, factory());
+  EXPECT_EQ(replayed.at("all-prefixes"), 120);
+  EXPECT_EQ(replayed.at("causality"), 81);
+  EXPECT_EQ(replayed.at("schedules"), 156);
+  EXPECT_EQ(replayed.at("accounting"), 162);
+  const bool row = GetParam().arithmetic == Arithmetic::row;
+  EXPECT_EQ(replayed.at(row ? "exact" : "noise"), 120);
+}
+
+TEST_P(ReplayTest, every_case_of_random_sequences_comes_to_the_same_alone) {
+  const ModelData model = load_model("gen:plain:2");
+  const auto replayed = replay_all(random_run(model, 2), GetParam().arithmetic, factory());
+  EXPECT_GT(replayed.at("random-prefixes"), 6);
+  EXPECT_EQ(replayed.at("causality"), 2);
+  EXPECT_GT(replayed.at("schedules"), 6);
+  EXPECT_EQ(replayed.at("accounting"), 4);
+}
+
+std::string test_name(const testing::TestParamInfo<Setting>& param) {
+  std::string text(param.param.fault.empty() ? "clean" : param.param.fault);
+  std::ranges::replace(text, '-', '_');
+  return text + "_" + std::string(name(param.param.arithmetic));
+}
+
+INSTANTIATE_TEST_SUITE_P(Settings, ReplayTest,
+                         testing::Values(Setting{"", Arithmetic::matrix},
+                                         Setting{"positions-plus-one", Arithmetic::row},
+                                         Setting{"positions-plus-one", Arithmetic::matrix},
+                                         Setting{"last-row-repeated", Arithmetic::matrix},
+                                         Setting{"full-sees-the-next-token", Arithmetic::matrix},
+                                         Setting{"one-row-too-many", Arithmetic::row}),
+                         test_name);
+
+// Cases whose two sides differ, all by rounding.
+std::vector<CaseRecord> rounded_cases(const ModelRun& run) {
+  Collector collector;
+  SuiteOptions options = options_for(Arithmetic::matrix);
+  options.record_all = true;
+  EXPECT_EQ(run_on(options, run, builtin_engine, collector).verdict, Verdict::agree);
+  std::erase_if(collector.records, [](const CaseRecord& record) {
+    return !record.result.row || record.result.row->same_bits;
+  });
+  return collector.records;
+}
+
+TEST(Replay, rounding_is_repeated_to_the_last_bit) {
+  const ModelData model = wide_model();
+  for (const ModelRun& run : {whole_run(model), random_run(model, 3)}) {
+    const std::vector<CaseRecord> records = rounded_cases(run);
+    EXPECT_GT(records.size(), 10U);
+    for (const CaseRecord& record : records) {
+      const CaseResult again = run_case(record.subject, model, builtin_engine).result;
+      EXPECT_EQ(describe(again), describe(record.result)) << to_token(record.subject);
+    }
+  }
+}
+
+// Rounding depends on what stands side by side, so the token must tell.
+TEST(Replay, a_case_that_forgets_its_siblings_rounds_otherwise) {
+  const ModelData model = wide_model();
+  int different = 0;
+  for (const CaseRecord& record : rounded_cases(whole_run(model))) {
+    Case alone = record.subject;
+    alone.siblings = false;
+    const CaseResult again = run_case(alone, model, builtin_engine).result;
+    different += describe(again) == describe(record.result) ? 0 : 1;
+  }
+  EXPECT_GT(different, 0);
+}
+
+TEST(Replay, a_case_tells_whether_it_had_siblings) {
+  const ModelData model = small_model();
+  Collector whole;
+  Collector random;
+  (void)run_on(options_for(Arithmetic::matrix), whole_run(model), builtin_engine, whole);
+  (void)run_on(options_for(Arithmetic::matrix), random_run(model, 2), builtin_engine, random);
+  for (const CaseRecord& record : whole.records) EXPECT_TRUE(record.subject.siblings);
+  for (const CaseRecord& record : random.records) EXPECT_FALSE(record.subject.siblings);
+}
+
+TEST(Replay, golden_logits_are_compared_again_on_each_side) {
+  if (!has_bundled("chapter8")) GTEST_SKIP() << "not bundled";
+  const ModelData model = load_model("chapter8");
+  if (!model.golden) GTEST_SKIP() << "no golden logits";
+  Case subject{.check = "golden",
+               .model = "chapter8",
+               .model_hash = short_hash(model),
+               .scalar = ScalarKind::f64,
+               .policy = RelativeLimit{},
+               .siblings = true,
+               .tokens = {0, 2, 4},
+               .schedule = {}};
+  EXPECT_EQ(run_case(subject, model, builtin_engine).result.verdict, Verdict::agree);
+  Hooks hooks;
+  hooks.feed = [](Engine& inner, std::span<const Feed> feeds, Rows rows, Logits& out) {
+    inner.batch(feeds, rows, out);
+    for (double& value : out.values) value += 1e-3;
+  };
+  EXPECT_EQ(run_case(subject, model, hooked(hooks)).result.verdict, Verdict::agree);
+  subject.schedule = {1, 1, 1};
+  EXPECT_EQ(run_case(subject, model, builtin_engine).result.verdict, Verdict::agree);
+  EXPECT_EQ(run_case(subject, model, hooked(hooks)).result.verdict, Verdict::diverge);
+}
+
+Case case_on(const ModelData& model, std::vector<int> tokens) {
+  return {.check = "random-prefixes",
+          .model = model.name,
+          .model_hash = short_hash(model),
+          .arithmetic = Arithmetic::row,
+          .tokens = std::move(tokens),
+          .schedule = {}};
+}
+
+TEST(Replay, hands_over_the_worst_row_with_both_rows_of_logits) {
+  const ModelData model = small_model();
+  Hooks hooks;
+  hooks.feed = [](Engine& inner, std::span<const Feed> feeds, Rows rows, Logits& out) {
+    inner.batch(feeds, rows, out);
+    if (out.rows() == 3) first_logit(out, 1) += 0.5;
+  };
+  Case subject = case_on(model, {0, 1, 2});
+  subject.check = "schedules";
+  subject.schedule = {3};
+  const Replayed replayed = run_case(subject, model, hooked(hooks));
+  EXPECT_EQ(replayed.result.verdict, Verdict::diverge);
+  EXPECT_EQ(replayed.result.position, 1);
+  EXPECT_EQ(replayed.result.rows_compared, 3);
+  ASSERT_TRUE(replayed.row.has_value());
+  ASSERT_EQ(replayed.row->cached.size(), 3U);
+  EXPECT_EQ(replayed.row->cached[0], replayed.row->uncached[0] + 0.5);
+  EXPECT_EQ(replayed.row->cached[1], replayed.row->uncached[1]);
+}
+
+TEST(Replay, runs_just_the_schedule_of_the_case) {
+  const ModelData model = small_model();
+  std::vector<std::size_t> fed;
+  Hooks hooks;
+  hooks.feed = [&](Engine& inner, std::span<const Feed> feeds, Rows rows, Logits& out) {
+    inner.batch(feeds, rows, out);
+    fed.push_back(feeds[0].tokens.size());
+  };
+  Case subject = case_on(model, {0, 1, 2, 2});
+  subject.check = "schedules";
+  subject.schedule = {1, 3};
+  (void)run_case(subject, model, hooked(hooks));
+  EXPECT_EQ(fed, (std::vector<std::size_t>{1, 3}));
+}
+
+TEST(Replay, the_line_to_paste_holds_the_token) {
+  const Case subject = case_on(small_model(), {0});
+  EXPECT_EQ(repro_line(subject), "kvcheck repro " + to_token(subject));
+}
+
+TEST(Replay, the_short_hash_is_what_tokens_hold) {
+  const ModelData model = small_model();
+  EXPECT_EQ(short_hash(model), model.sha256.substr(0, 8));
+  EXPECT_EQ(short_hash(model).size(), 8U);
+}
+
+TEST(Replay, refuses_another_model) {
+  const ModelData model = small_model();
+  Case subject = case_on(model, {0, 1});
+  EXPECT_NO_THROW(require_same_model(subject, model, "token"));
+  subject.model_hash = "00000000";
+  EXPECT_EQ(error_of([&] { require_same_model(subject, model, "token"); }),
+            "token: another model named small, expected SHA-256 00000000..., got " +
+                short_hash(model) + "...");
+}
+
+TEST(Replay, refuses_a_schedule_of_another_length) {
+  const ModelData model = small_model();
+  Case subject = case_on(model, {0, 1});
+  for (const Schedule& schedule : {Schedule{1}, Schedule{1, 2}, Schedule{3}}) {
+    subject.schedule = schedule;
+    const int sum = schedule.size() == 1 ? schedule[0] : 3;
+    EXPECT_EQ(error_of([&] { require_same_model(subject, model, "token"); }),
+              "token: schedule, expected 2 tokens in all, got " + std::to_string(sum));
+  }
+  subject.schedule = {1, 1};
+  EXPECT_NO_THROW(require_same_model(subject, model, "token"));
+}
+
+TEST(Replay, refuses_tokens_that_the_model_cannot_take) {
+  const ModelData model = small_model();
+  const auto error = [&](std::vector<int> tokens) {
+    return error_of([&] { require_same_model(case_on(model, std::move(tokens)), model, "token"); });
+  };
+  EXPECT_EQ(error({0, 3}),
+            "token: token outside the vocabulary, expected an id from 0 to 2, got 3");
+  EXPECT_EQ(error({-1}), "token: token outside the vocabulary, expected an id from 0 to 2, got -1");
+  EXPECT_EQ(error({0, 0, 0, 0, 0}), "token: past the context, expected at most 4 rows, got 5");
+  EXPECT_EQ(error({}), "token: no tokens, expected at least 1, got 0");
+}
+
+TEST(Replay, refuses_a_check_that_there_is_not) {
+  const ModelData model = small_model();
+  Case subject = case_on(model, {0});
+  subject.check = "nothing";
+  const std::string error = error_of([&] { (void)run_case(subject, model, builtin_engine); });
+  EXPECT_TRUE(error.starts_with("case: unknown check, expected one of corpus-prefixes, ")) << error;
+  EXPECT_TRUE(error.ends_with(", got nothing")) << error;
+}
+
+}  // namespace
+}  // namespace kvcheck

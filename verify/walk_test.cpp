@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: MIT
+// The walk asks an engine for just what it must: each prefix once, from its own tokens, on
+// sequences that are closed again. The engine here answers with what it was asked.
+#include "verify/walk.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "engine/error.h"
+
+namespace kvcheck {
+namespace {
+
+using Tokens = std::vector<int>;
+
+// A number that is different for every sequence of a test.
+double code(std::span<const int> tokens) {
+  double number = 1;
+  for (const int token : tokens) number = number * 131 + token;
+  return number;
+}
+
+// Rows are [code of the tokens, their number]; cached ones have half a unit more.
+class ScriptedEngine final : public Engine {
+ public:
+  explicit ScriptedEngine(int vocabulary) { hello_.vocabulary = vocabulary; }
+
+  const Hello& hello() const override { return hello_; }
+
+  void full(const TokenBlock& block, Rows rows, Logits& out) override {
+    EXPECT_EQ(rows, Rows::last);
+    out = {2, {}};
+    widest = std::max(widest, block.sequences);
+    for (int b = 0; b < block.sequences; ++b) {
+      Tokens tokens;
+      for (int t = 0; t < block.length(); ++t) {
+        tokens.push_back(block.tokens[static_cast<std::size_t>(t * block.sequences + b)]);
+      }
+      answer(tokens, 0, out);
+      computed.push_back(std::move(tokens));
+    }
+  }
+
+  SequenceId open() override { return add({}); }
+  void close(SequenceId sequence) override { EXPECT_EQ(held_.erase(sequence), 1U); }
+
+  void feed(SequenceId sequence, std::span<const int> tokens, Rows rows, Logits& out) override {
+    const Feed one{sequence, tokens};
+    batch(std::span(&one, 1), rows, out);
+    --batches;
+    ++fed;
+  }
+
+  void batch(std::span<const Feed> feeds, Rows, Logits& out) override {
+    ++batches;
+    out = {2, {}};
+    for (const Feed& feed : feeds) {
+      Tokens& tokens = held_.at(feed.sequence);
+      EXPECT_EQ(feed.tokens.size(), 1U);
+      tokens.insert(tokens.end(), feed.tokens.begin(), feed.tokens.end());
+      answer(tokens, 0.5, out);
+    }
+  }
+
+  void truncate(SequenceId, int) override { ++truncated; }
+  SequenceId fork(SequenceId sequence) override {
+    ++forked;
+    return add(held_.at(sequence));
+  }
+  Held held(SequenceId) const override { return {}; }
+
+  [[nodiscard]] std::size_t still_open() const { return held_.size(); }
+
+  std::vector<Tokens> computed;  // by the oracle, one after the other
+  int widest = 0;                // most sequences side by side
+  int forked = 0;
+  int truncated = 0;
+  int batches = 0;
+  int fed = 0;
+  std::size_t most_open = 0;
+
+ private:
+  SequenceId add(Tokens tokens) {
+    held_[next_] = std::move(tokens);
+    most_open = std::max(most_open, held_.size());
+    return next_++;
+  }
+  static void answer(const Tokens& tokens, double more, Logits& out) {
+    out.values.push_back(code(tokens) + more);
+    out.values.push_back(static_cast<double>(tokens.size()) + more);
+  }
+
+  Hello hello_;
+  SequenceId next_ = 0;
+  std::map<SequenceId, Tokens> held_;
+};
+
+// Its floors are the codes of the sequences.
+class ScriptedMeter final : public NoiseMeter {
+ public:
+  void floors(const TokenBlock& block, const Logits& uncached, std::uint64_t seed,
+              std::vector<NoiseFloor>& out) override {
+    ++calls;
+    out.clear();
+    for (int b = 0; b < block.sequences; ++b) {
+      out.push_back({uncached.row(b)[0], static_cast<double>(seed)});
+    }
+  }
+
+  int calls = 0;
+};
+
+PrefixTree whole(int vocabulary, int context) {
+  Config config;
+  config.vocabulary = vocabulary;
+  config.context = context;
+  return PrefixTree::all(config);
+}
+
+using Steps = PrefixWalk::CachedSteps;
+
+// The prefixes that are visited, after looking at every row that the walk holds at each.
+std::vector<Tokens> walk(const PrefixTree& tree, ScriptedEngine& engine, Steps steps,
+                         const Scope& scope = {}) {
+  std::vector<Tokens> visited;
+  PrefixWalk walk(tree, engine, steps);
+  walk.run(scope, [&](PrefixWalk& at) {
+    const std::span<const int> prefix = at.prefix();
+    visited.emplace_back(prefix.begin(), prefix.end());
+    for (std::size_t n = 1; n <= prefix.size(); ++n) {
+      EXPECT_EQ(at.reference(static_cast<int>(n))[0], code(prefix.first(n)));
+      EXPECT_EQ(at.reference(static_cast<int>(n))[1], static_cast<double>(n));
+    }
+    if (steps == Steps::along) {
+      EXPECT_EQ(at.cached()[0], code(prefix) + 0.5);
+      EXPECT_EQ(at.cached()[1], static_cast<double>(prefix.size()) + 0.5);
+    }
+  });
+  EXPECT_EQ(engine.still_open(), 0U);
+  return visited;
+}
+
+std::string text_of(const std::vector<Tokens>& prefixes) {
+  std::string text;
+  for (const Tokens& prefix : prefixes) text += fmt::format("{} ", fmt::join(prefix, ""));
+  return text;
+}
+
+TEST(PrefixWalk, visits_every_sequence_once_depth_first) {
+  for (const Steps steps : {Steps::none, Steps::along}) {
+    ScriptedEngine engine(2);
+    EXPECT_EQ(text_of(walk(whole(2, 3), engine, steps)),
+              "0 00 000 001 01 010 011 1 10 100 101 11 110 111 ");
+  }
+}
+
+TEST(PrefixWalk, visits_given_sequences_once_depth_first) {
+  for (const Steps steps : {Steps::none, Steps::along}) {
+    ScriptedEngine engine(8);
+    const PrefixTree tree = PrefixTree::of({{1, 2, 3}, {1, 2, 4}, {1, 5}, {0}, {1, 2}}, 3);
+    EXPECT_EQ(text_of(walk(tree, engine, steps)), "0 1 12 123 124 15 ");
+  }
+}
+
+TEST(PrefixWalk, the_oracle_computes_each_prefix_once_from_its_own_tokens) {
+  ScriptedEngine engine(3);
+  (void)walk(whole(3, 4), engine, Steps::along);
+  EXPECT_EQ(engine.computed.size(), 120U);
+  EXPECT_EQ(std::set(engine.computed.begin(), engine.computed.end()).size(), 120U);
+  ScriptedEngine given(3);
+  (void)walk(PrefixTree::of({{0, 1, 2}, {0, 1, 1}, {2}}, 3), given, Steps::along);
+  EXPECT_EQ(text_of(given.computed), "0 01 011 012 2 ");
+  EXPECT_EQ(given.widest, 1);
+}
+
+TEST(PrefixWalk, over_a_vocabulary_siblings_are_copies_that_step_together) {
+  ScriptedEngine engine(3);
+  (void)walk(whole(3, 4), engine, Steps::along);
+  EXPECT_EQ(engine.widest, 3);
+  EXPECT_EQ(engine.forked, 120);
+  EXPECT_EQ(engine.batches, 40) << "one for each prefix that goes on, and the empty one";
+  EXPECT_EQ(engine.fed, 0);
+  EXPECT_EQ(engine.truncated, 0);
+}
+
+TEST(PrefixWalk, given_sequences_are_fed_and_never_copied_or_rolled_back) {
+  ScriptedEngine engine(8);
+  (void)walk(PrefixTree::of({{1, 2, 3}, {1, 2, 4}, {1, 5, 6}}, 3), engine, Steps::along);
+  EXPECT_EQ(engine.forked, 0);
+  EXPECT_EQ(engine.truncated, 0);
+  EXPECT_EQ(engine.batches, 0);
+  EXPECT_EQ(engine.fed, 3 + (2 + 1) + (1 + 1 + 1)) << "further children are fed again";
+}
+
+TEST(PrefixWalk, without_cached_steps_no_sequence_is_opened) {
+  ScriptedEngine engine(3);
+  (void)walk(whole(3, 3), engine, Steps::none);
+  EXPECT_EQ(engine.most_open, 0U);
+}
+
+TEST(PrefixWalk, holds_no_more_sequences_than_siblings_at_every_depth) {
+  ScriptedEngine engine(3);
+  (void)walk(whole(3, 5), engine, Steps::along);
+  EXPECT_LE(engine.most_open, 1U + 3U * 5U);
+  EXPECT_GE(engine.most_open, 3U);
+  ScriptedEngine given(4);
+  std::vector<Tokens> sequences;
+  for (int i = 0; i < 64; ++i) sequences.push_back({i % 4, i / 4 % 4, i / 16});
+  (void)walk(PrefixTree::of(sequences, 3), given, Steps::along);
+  EXPECT_LE(given.most_open, 1U + 3U);
+}
+
+TEST(PrefixWalk, many_siblings_are_computed_in_portions) {
+  for (const int vocabulary : {kSiblingsMax, kSiblingsMax + 1, 2 * kSiblingsMax + 5}) {
+    ScriptedEngine engine(vocabulary);
+    const auto visited = walk(whole(vocabulary, 2), engine, Steps::along);
+    EXPECT_EQ(static_cast<int>(visited.size()), vocabulary + vocabulary * vocabulary);
+    EXPECT_EQ(std::set(visited.begin(), visited.end()).size(), visited.size());
+    EXPECT_EQ(engine.widest, kSiblingsMax);
+    EXPECT_LE(engine.most_open, 1U + 2U * static_cast<unsigned>(kSiblingsMax));
+  }
+}
+
+TEST(PrefixWalk, a_path_restricts_it_to_what_begins_so) {
+  for (const bool given : {false, true}) {
+    const PrefixTree tree =
+        given ? PrefixTree::of({{0, 0}, {1, 0, 1}, {1, 1, 0}, {1, 1, 1}}, 3) : whole(2, 3);
+    ScriptedEngine engine(2);
+    EXPECT_EQ(text_of(walk(tree, engine, Steps::along, {.path = {1, 1}})), "11 110 111 ");
+    ScriptedEngine one(2);
+    EXPECT_EQ(text_of(walk(tree, one, Steps::along, {.path = {1}})),
+              given ? "1 10 101 11 110 111 " : "1 10 100 101 11 110 111 ");
+  }
+}
+
+TEST(PrefixWalk, path_only_visits_one_prefix) {
+  for (const Steps steps : {Steps::none, Steps::along}) {
+    ScriptedEngine engine(3);
+    const Scope scope{.path = {2, 0}, .path_only = true};
+    EXPECT_EQ(text_of(walk(whole(3, 4), engine, steps, scope)), "20 ");
+    EXPECT_EQ(engine.computed.size(), 6U) << "its siblings and those of its parent";
+    ScriptedEngine given(3);
+    EXPECT_EQ(text_of(walk(PrefixTree::of({{2, 0, 1}, {2, 1}}, 4), given, steps, scope)), "20 ");
+    EXPECT_EQ(text_of(given.computed), "2 20 ");
+  }
+}
+
+TEST(PrefixWalk, a_path_that_is_not_in_the_tree_visits_nothing) {
+  ScriptedEngine engine(3);
+  EXPECT_TRUE(walk(PrefixTree::of({{0, 1}}, 4), engine, Steps::along, {.path = {1}}).empty());
+  EXPECT_TRUE(walk(PrefixTree::of({}, 4), engine, Steps::along).empty());
+}
+
+TEST(PrefixWalk, tells_leaves_from_what_goes_on) {
+  ScriptedEngine engine(8);
+  const PrefixTree tree = PrefixTree::of({{1, 2, 3}, {1, 5}}, 3);
+  std::string leaves;
+  PrefixWalk walk(tree, engine, Steps::none);
+  walk.run({}, [&](PrefixWalk& at) {
+    leaves += fmt::format("{}{} ", fmt::join(at.prefix(), ""), at.leaf() ? "." : "");
+  });
+  EXPECT_EQ(leaves, "1 12 123. 15. ");
+}
+
+TEST(PrefixWalk, measures_floors_once_for_siblings_and_only_when_asked) {
+  ScriptedEngine engine(3);
+  ScriptedMeter meter;
+  const PrefixTree tree = whole(3, 2);
+  PrefixWalk walk(tree, engine, Steps::none);
+  walk.run({}, [&](PrefixWalk& at) {
+    if (at.prefix()[0] == 2) return;
+    const int length = static_cast<int>(at.prefix().size());
+    for (int n = 1; n <= length; ++n) {
+      const NoiseFloor floor = at.floor(n, meter, 9);
+      EXPECT_EQ(floor.floor, code(at.prefix().first(static_cast<std::size_t>(n))));
+      EXPECT_EQ(floor.kappa, 9);
+    }
+  });
+  EXPECT_EQ(meter.calls, 3) << "the first tokens together, and what follows 0 and 1";
+}
+
+// After a failure the walk tells at which prefix it was, the first one of the siblings.
+TEST(PrefixWalk, tells_where_the_engine_failed) {
+  class Failing final : public NoiseMeter {
+    void floors(const TokenBlock&, const Logits&, std::uint64_t,
+                std::vector<NoiseFloor>&) override {
+      throw EngineError("no");
+    }
+  };
+  ScriptedEngine engine(2);
+  Failing meter;
+  const PrefixTree tree = whole(2, 3);
+  PrefixWalk walk(tree, engine, Steps::along);
+  const auto fail = [&](PrefixWalk& at) {
+    if (at.prefix().size() == 2) (void)at.floor(2, meter, 1);
+  };
+  EXPECT_THROW(walk.run({.path = {1}}, fail), EngineError);
+  EXPECT_EQ(Tokens(walk.prefix().begin(), walk.prefix().end()), (Tokens{1, 0}));
+}
+
+TEST(PrefixWalk, can_be_run_again) {
+  ScriptedEngine engine(2);
+  const PrefixTree tree = whole(2, 2);
+  PrefixWalk walk(tree, engine, Steps::along);
+  for (int i = 0; i < 2; ++i) {
+    int visits = 0;
+    walk.run({}, [&](PrefixWalk& at) {
+      EXPECT_EQ(at.cached()[0], code(at.prefix()) + 0.5);
+      ++visits;
+    });
+    EXPECT_EQ(visits, 6);
+  }
+}
+
+}  // namespace
+}  // namespace kvcheck
