@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "engine/echo.h"
 #include "engine/error.h"
 
 namespace kvcheck {
@@ -307,7 +308,7 @@ const Family& family_named(std::string_view name, std::string_view id) {
   const auto* const found = std::find_if(kFamilies.begin(), kFamilies.end(),
                                          [id](const Family& family) { return family.id == id; });
   if (found == kFamilies.end()) {
-    throw bad_input({name, "unknown family", fmt::format("one of {}", family_ids()), id});
+    throw bad_input({one_line(name), "unknown family", fmt::format("one of {}", family_ids()), id});
   }
   return *found;
 }
@@ -317,8 +318,8 @@ std::uint64_t seed_named(std::string_view name, std::string_view text) {
   std::from_chars(text.data(), text.data() + text.size(), seed);  // stays 0 without a number
   // Compared as text: 7x is no number, and 07 would be a second name for the model of 7.
   if (fmt::format("{}", seed) != text) {
-    throw bad_input(
-        {name, "bad seed", "a number from 0 to 18446744073709551615 without leading zeros", text});
+    throw bad_input({one_line(name), "bad seed",
+                     "a number from 0 to 18446744073709551615 without leading zeros", text});
   }
   return seed;
 }
@@ -360,7 +361,8 @@ GeneratedName parse_generated_name(std::string_view name) {
   const std::string_view rest = name.substr(kPrefix.size());
   const std::size_t colon = rest.find(':');
   const Family& family = family_named(name, rest.substr(0, colon));
-  if (colon == std::string_view::npos) throw bad_input({name, "missing seed", kNameForm, name});
+  if (colon == std::string_view::npos)
+    throw bad_input({one_line(name), "missing seed", kNameForm, name});
   return {&family, seed_named(name, rest.substr(colon + 1))};
 }
 

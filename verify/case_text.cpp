@@ -175,7 +175,9 @@ std::string to_token(const Case& subject) {
 
 Case parse_token(std::string_view token, std::string_view where) {
   if (!token.starts_with(kVersion)) {
-    throw bad_input({where, "token version", kVersion, token.substr(0, token.find(':') + 1)});
+    const auto colon = token.find(':');
+    const bool whole = colon == std::string_view::npos;
+    throw bad_input({where, "token version", kVersion, whole ? token : token.substr(0, colon + 1)});
   }
   std::map<std::string, std::string, std::less<>> values;
   std::string_view rest = token.substr(kVersion.size());

@@ -13,7 +13,9 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <new>
+#include <sstream>
 
 #include "engine/echo.h"
 #include "engine/error.h"
@@ -30,19 +32,29 @@ struct Arguments {
   ReportArguments report;
 };
 
+template <typename Number>
+struct Range {
+  Number least = 0;
+  Number most = std::numeric_limits<Number>::max();
+};
+
+// More threads than any machine has, and few enough to start.
+constexpr int kJobsMax = 1024;
+
 // An option that holds its value as a number, or not at all; CLI11's own message would not say what
 // is expected.
 template <typename Number>
 CLI::Option* add_number(CLI::App& command, const std::string& option, std::optional<Number>& value,
-                        Number least, const std::string& expected, const std::string& help) {
+                        Range<Number> range, const std::string& expected, const std::string& help) {
   return command
       .add_option_function<std::string>(
           option,
-          [&value, option, least, expected](const std::string& text) {
+          [&value, option, range, expected](const std::string& text) {
             Number number{};
             const char* const end = text.data() + text.size();
             const auto [next, error] = std::from_chars(text.data(), end, number);
-            if (error != std::errc() || next != end || !(number >= least)) {
+            if (error != std::errc() || next != end ||
+                !(number >= range.least && number <= range.most)) {
               throw bad_input({option, "bad value", expected, text});
             }
             value = number;
@@ -66,13 +78,13 @@ void define_verify(CLI::App& app, VerifyArguments& to, std::optional<std::uint64
   verify.add_option("--scalar", to.scalar, "f32 or f64")->capture_default_str();
   verify.add_option("--tolerance", to.tolerance,
                     "exact, abs:X or noise[:LIMIT] instead of the model's default");
-  add_number<std::uint64_t>(verify, "--seed", seed, 0, "a whole number from 0 to 2^64 - 1",
+  add_number<std::uint64_t>(verify, "--seed", seed, {}, "a whole number from 0 to 2^64 - 1",
                             "of generated models and random prefixes (default: 1)");
-  add_number<std::uint64_t>(verify, "--index", to.index, 0, "a whole number",
+  add_number<std::uint64_t>(verify, "--index", to.index, {}, "a whole number",
                             "only the random sequence of this number");
-  add_number<int>(verify, "--jobs", to.jobs, 1, "a whole number of at least 1",
+  add_number<int>(verify, "--jobs", to.jobs, {1, kJobsMax}, "a whole number from 1 to 1024",
                   "threads (default: all cores)");
-  add_number<double>(verify, "--time", to.time_seconds, 0, "a number of seconds",
+  add_number<double>(verify, "--time", to.time_seconds, {}, "a number of seconds",
                      "seconds after which the run ends as interrupted");
   verify.add_option("--out", to.out, "new or empty folder for the files of the run");
   verify.add_option("--csv", to.csv, "failures (and the worst 1,000 cases a check), or full")
@@ -116,18 +128,34 @@ int run(const CLI::App& app, const Arguments& arguments, const std::vector<std::
 }
 
 // CLI11's complaints in the words of all others.
-Error usage_error(const CLI::ParseError& error, const std::string& command) {
-  const std::string what = one_line(error.what(), 200);
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    return bad_input({command, "unknown option or argument",
-                      fmt::format("what `kvcheck {} --help` lists", command),
-                      what.substr(what.find(": ") + 2)});
+Error usage_error(const CLI::ParseError& error, const CLI::App& app, const std::string& first) {
+  const bool of_program = first.starts_with('-');
+  const std::string command = of_program ? "kvcheck" : one_line(first);
+  const std::string help =
+      of_program ? "kvcheck --help" : fmt::format("kvcheck {} --help", command);
+  if (of_program || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    const std::string words =
+        of_program ? first : fmt::format("{}", fmt::join(app.remaining(true), " "));
+    return bad_input(
+        {command, "unknown option or argument", fmt::format("what `{}` lists", help), words});
   }
   return Error(
-      fmt::format("{}: {}, expected what `kvcheck {} --help` says", command, what, command));
+      fmt::format("{}: {}, expected what `{}` says", command, one_line(error.what(), 200), help));
+}
+
+// An empty value would otherwise be taken for none at all.
+void require_values(const std::vector<std::string>& words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const bool assigned = words[i].starts_with("--") && words[i].ends_with('=');
+    if (!words[i].empty() && !assigned) continue;
+    const bool of_option = assigned || (i > 0 && words[i - 1].starts_with("--"));
+    const std::string where = assigned ? words[i] : of_option ? words[i - 1] : "argument";
+    throw bad_input({where, "empty", "a value", "nothing"});
+  }
 }
 
 int parse_and_run(const std::vector<std::string>& words) {
+  require_values(words);
   require_known_command(words);
   CLI::App app("kvcheck decides whether a KV cache gives the logits of a full recompute.",
                "kvcheck");
@@ -138,9 +166,12 @@ int parse_and_run(const std::vector<std::string>& words) {
     std::vector<std::string> reversed(words.rbegin(), words.rend());
     app.parse(reversed);
   } catch (const CLI::Success& help) {
-    return app.exit(help);
+    std::ostringstream text;
+    const int code = app.exit(help, text, text);
+    print(text.str());
+    return code;
   } catch (const CLI::ParseError& error) {
-    throw usage_error(error, one_line(words[0]));
+    throw usage_error(error, app, words[0]);
   }
   arguments.verify.seed = seed.value_or(arguments.verify.seed);
   return run(app, arguments, words);

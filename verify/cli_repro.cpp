@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "engine/echo.h"
 #include "engine/error.h"
 #include "engine/files.h"
 #include "engine/sequences.h"
@@ -20,7 +21,7 @@ Case read_case(const std::string& subject) {
     std::error_code error;
     if (!std::filesystem::exists(subject, error)) return parse_token(subject, "token");
   }
-  return parse_case_json(read_text(subject), subject);
+  return parse_case_json(read_text(subject), path_text(subject));
 }
 
 std::string word(const ModelData& model, int token) {

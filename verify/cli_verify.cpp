@@ -39,6 +39,10 @@ class Deadline {
  public:
   explicit Deadline(std::optional<double> seconds) {
     if (!seconds) return;
+    if (!(*seconds > 0)) {
+      stop_requested.store(true);
+      return;
+    }
     thread_ = std::jthread([this, wait = *seconds](const std::stop_token& done) {
       std::unique_lock lock(mutex_);
       woken_.wait_for(lock, done, std::chrono::duration<double>(std::min(wait, 1e9)),
@@ -144,14 +148,18 @@ PrefixChoice prefix_choice(const VerifyArguments& arguments) {
   return choice;
 }
 
-void load(const VerifyArguments& arguments, Runs& to) {
+void load(const VerifyArguments& arguments, const SuiteOptions& options, Runs& to) {
   const PrefixChoice choice = prefix_choice(arguments);
   for (const auto& [name, range] : numbered_models(arguments, choice.random)) {
     const ModelData& model = to.models.emplace_back(load_model(name));
     const bool stored = !arguments.no_stored && !arguments.index;
+    std::vector<SourceOfPrefixes> sources = sources_of(model, choice, range);
+    if (options.schedules) {
+      require_schedulable(options.schedule_choice, sources.back().tree.depth_max());
+    }
     to.ranges.push_back(range);
     to.runs.push_back(
-        {model, sources_of(model, choice, range),
+        {model, std::move(sources),
          stored ? load_stored(stored_failures_folder(), model, "builtin") : std::vector<Case>{}});
   }
 }
@@ -295,8 +303,9 @@ std::string published(const RunResult& result, const Runs& runs) {
   std::string text;
   for (const CheckSummary& summary : result.checks) {
     const ModelData* model = find_model(runs, summary.model);
-    if (summary.check != "corpus-prefixes" || model == nullptr || !model->published ||
-        !summary.worst_difference) {
+    // Row arithmetic differs by nothing, whatever was published.
+    if (summary.check != "corpus-prefixes" || summary.arithmetic == Arithmetic::row ||
+        model == nullptr || !model->published || !summary.worst_difference) {
       continue;
     }
     text += fmt::format(
@@ -321,7 +330,9 @@ int run_verify(const VerifyArguments& arguments, const std::vector<std::string>&
   const auto start = Clock::now();
   const SuiteOptions options = suite_options(arguments);
   Runs runs;
-  load(arguments, runs);
+  load(arguments, options, runs);
+  std::signal(SIGINT, request_stop);
+  std::signal(SIGTERM, request_stop);
   RunFolderRequest request;
   request.seed = arguments.seed;
   request.started = std::chrono::system_clock::now();
@@ -330,8 +341,6 @@ int run_verify(const VerifyArguments& arguments, const std::vector<std::string>&
   RunWriter writer(folder, manifest(arguments, options, command, runs));
   Progress progress;
   Recorder recorder(writer, progress, runs, !options.tolerance);
-  std::signal(SIGINT, request_stop);
-  std::signal(SIGTERM, request_stop);
   const Deadline deadline(arguments.time_seconds);
   const RunResult result = run_suite(options, runs.runs, builtin_engine, recorder, stop_requested);
   progress.finish();

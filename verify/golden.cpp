@@ -6,6 +6,7 @@
 
 #include <bit>
 
+#include "engine/echo.h"
 #include "engine/error.h"
 #include "engine/files.h"
 #include "verify/prefixes.h"
@@ -41,7 +42,7 @@ GoldenLogits read_golden(const ModelData& model) {
   InputFile file(*model.golden, kBytesMax);
   const std::int64_t held = file.size();
   if (prefixes > kPrefixesMax || held != prefixes * config.vocabulary * std::int64_t{8}) {
-    throw bad_input({model.golden->string(), "size",
+    throw bad_input({path_text(*model.golden), "size",
                      fmt::format("{} rows of {} float64", prefixes, config.vocabulary),
                      fmt::format("{} bytes", held)});
   }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "engine/echo.h"
 #include "engine/error.h"
 #include "engine/files.h"
 #include "engine/generated.h"
@@ -22,7 +23,7 @@ bool bundled(std::string_view name) {
 
 PrefixTree corpus_tree(const ModelData& model) {
   if (model.corpus.empty()) {
-    throw bad_input({"--prefixes corpus", fmt::format("model {} has none", model.name),
+    throw bad_input({"--prefixes corpus", fmt::format("model {} has none", one_line(model.name)),
                      "a model with a corpus", "none"});
   }
   return PrefixTree::of(model.corpus, model.weights.config.context);
@@ -32,7 +33,7 @@ PrefixTree whole_tree(const ModelData& model) {
   const Config& config = model.weights.config;
   const std::int64_t count = count_all_prefixes(config.vocabulary, config.context);
   if (count > kPrefixesMax) {
-    throw bad_input({"--prefixes all", fmt::format("too many prefixes of {}", model.name),
+    throw bad_input({"--prefixes all", fmt::format("too many prefixes of {}", one_line(model.name)),
                      fmt::format("at most {}", kPrefixesMax),
                      count == std::numeric_limits<std::int64_t>::max()
                          ? fmt::format("more than {}", count)
@@ -48,8 +49,15 @@ PrefixTree random_tree(const ModelData& model, const RandomRange& range) {
 
 PrefixTree file_tree(const ModelData& model, const std::string& file) {
   const Config& config = model.weights.config;
-  return PrefixTree::of(parse_sequences(read_text(file), file, model.words, config.vocabulary),
-                        config.context);
+  const std::string where = path_text(file);
+  auto sequences = parse_sequences(read_text(file), where, model.words, config.vocabulary);
+  for (const std::vector<int>& sequence : sequences) {
+    if (static_cast<int>(sequence.size()) <= config.context) continue;
+    throw bad_input({where, "sequence too long for the model",
+                     fmt::format("at most {} tokens", config.context),
+                     fmt::format("{}", sequence.size())});
+  }
+  return PrefixTree::of(std::move(sequences), config.context);
 }
 
 std::vector<SourceOfPrefixes> standard_sources(const ModelData& model, const RandomRange& range) {

@@ -3,6 +3,7 @@
 #include "verify/probes.h"
 
 #include <chrono>
+#include <exception>
 
 #include "engine/builtin.h"
 #include "engine/error.h"
@@ -177,12 +178,25 @@ void probe_golden(Bench& bench, const Probe& probe, const Sink& sink) {
 
 std::optional<ProbeFailure> run_probe(ProbeFunction function, Bench& bench, const Probe& probe,
                                       const Sink& sink) {
+  // What the sink throws is no failure of the engine, and passes through the probe as a stop.
+  std::exception_ptr from_sink;
+  const Sink guarded = [&](const Measured& measured) {
+    try {
+      sink(measured);
+    } catch (...) {
+      from_sink = std::current_exception();
+      throw Stopped{};
+    }
+  };
   try {
-    function(bench, probe, sink);
-    return std::nullopt;
+    function(bench, probe, guarded);
   } catch (const ProbeFailure& failure) {
     return failure;
+  } catch (const Stopped&) {
+    if (from_sink) std::rethrow_exception(from_sink);
+    throw;
   }
+  return std::nullopt;
 }
 
 }  // namespace kvcheck

@@ -6,6 +6,7 @@
 
 #include <numeric>
 
+#include "engine/echo.h"
 #include "engine/error.h"
 #include "verify/checks.h"
 
@@ -43,14 +44,16 @@ std::string short_hash(const ModelData& model) { return model.sha256.substr(0, 8
 
 void require_same_model(const Case& subject, const ModelData& model, std::string_view where) {
   if (subject.model_hash != short_hash(model)) {
-    throw bad_input({where, fmt::format("another model named {}", model.name),
+    throw bad_input({where, fmt::format("another model named {}", one_line(model.name)),
                      fmt::format("SHA-256 {}...", subject.model_hash),
                      fmt::format("{}...", short_hash(model))});
   }
   validate_tokens(model.weights.config, subject.tokens, static_cast<int>(subject.tokens.size()),
                   where);
-  const int scheduled = std::accumulate(subject.schedule.begin(), subject.schedule.end(), 0);
-  if (!subject.schedule.empty() && scheduled != static_cast<int>(subject.tokens.size())) {
+  const auto tokens = static_cast<std::int64_t>(subject.tokens.size());
+  const auto scheduled =
+      std::accumulate(subject.schedule.begin(), subject.schedule.end(), std::int64_t{0});
+  if (!subject.schedule.empty() && scheduled != tokens) {
     throw bad_input({where, "schedule", fmt::format("{} tokens in all", subject.tokens.size()),
                      fmt::format("{}", scheduled)});
   }

@@ -52,13 +52,16 @@ std::vector<Schedule> all_schedules(int length) {
   return found;
 }
 
+void require_schedulable(ScheduleChoice choice, int length) {
+  if (choice != ScheduleChoice::all || length <= kAllLengthMax) return;
+  throw bad_input({"--schedules all", "prefix too long",
+                   fmt::format("at most {} tokens", kAllLengthMax), fmt::format("{}", length)});
+}
+
 std::vector<Schedule> schedules_of(ScheduleChoice choice, int length) {
   if (choice == ScheduleChoice::decode) return {decode_schedule(length)};
   if (choice == ScheduleChoice::single) return {single_schedule(length)};
-  if (choice == ScheduleChoice::all && length > kAllLengthMax) {
-    throw bad_input({"--schedules all", "prefix too long",
-                     fmt::format("at most {} tokens", kAllLengthMax), fmt::format("{}", length)});
-  }
+  require_schedulable(choice, length);
   if (choice == ScheduleChoice::all || length <= kAllCutsLengthMax) return all_schedules(length);
   return {single_schedule(length), decode_schedule(length)};
 }

@@ -29,8 +29,10 @@ inline constexpr int kAllCutsLengthMax = 6;  // 2^5 = 32 schedules
 // Longest prefix whose 2^(n-1) schedules `all` may ask for.
 inline constexpr int kAllLengthMax = 16;
 
+// Throws Error when `all` is asked of prefixes beyond kAllLengthMax.
+void require_schedulable(ScheduleChoice choice, int length);
 [[nodiscard]] std::vector<Schedule> all_schedules(int length);
-// Throws Error when `all` is asked of a prefix beyond kAllLengthMax.
+// Of a prefix that require_schedulable() takes.
 [[nodiscard]] std::vector<Schedule> schedules_of(ScheduleChoice choice, int length);
 
 }  // namespace kvcheck

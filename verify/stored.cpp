@@ -8,6 +8,7 @@
 #include <span>
 
 #include "engine/echo.h"
+#include "engine/error.h"
 #include "engine/files.h"
 #include "engine/sha256.h"
 #include "verify/replay.h"
@@ -30,7 +31,8 @@ void store_failure(const fs::path& folder, const Case& subject) {
   const std::string token = to_token(subject);
   const std::string id = sha256(std::as_bytes(std::span(token))).substr(0, 16);
   const fs::path file = into / (id + ".json");
-  if (fs::exists(file)) return;
+  std::error_code unknown;
+  if (fs::exists(file, unknown)) return;
   make_folder(into);
   OutputFile output(file);
   output.write(to_json(subject));
@@ -42,10 +44,13 @@ std::vector<Case> load_stored(const fs::path& folder, const ModelData& model,
                               const std::string& engine) {
   const fs::path from = folder_of(folder, short_hash(model), engine);
   std::vector<fs::path> files;
-  std::error_code missing;
-  for (const auto& entry : fs::directory_iterator(from, missing)) {
-    if (entry.path().extension() == ".json") files.push_back(entry.path());
+  std::error_code error;
+  if (!fs::exists(from, error) && !error) return {};
+  const fs::directory_iterator none;
+  for (fs::directory_iterator at(from, error); !error && at != none; at.increment(error)) {
+    if (at->path().extension() == ".json") files.push_back(at->path());
   }
+  if (error) throw bad_input({path_text(from), "cannot be read", "a folder", error.message()});
   std::ranges::sort(files);
   std::vector<Case> cases;
   for (const fs::path& file : files) {

@@ -126,7 +126,6 @@ TEST(Suite, a_tolerance_replaces_the_policy_in_force_but_no_checks_own) {
   EXPECT_EQ(collector.summary("accounting").policy, Policy{Exact{}});
 }
 
-// Sources are listed from small to large; only the last one is re-judged and cut into feeds.
 TEST(Suite, only_the_largest_source_is_judged_again) {
   const ModelData model = small_model();
   ModelRun run = whole_run(model);
@@ -250,6 +249,7 @@ TEST(Suite, an_engine_that_fails_is_broken_with_the_place_and_its_words) {
   ASSERT_NE(broken, records.end());
   EXPECT_EQ(broken->result.note, "out of paper");
   EXPECT_EQ(broken->subject.tokens, (std::vector<int>{1, 0, 0}));
+  ASSERT_FALSE(collector.failures.empty());
   EXPECT_EQ(collector.failures.front().result.verdict, Verdict::broken);
 }
 
@@ -296,6 +296,7 @@ TEST(Suite, an_engine_that_refuses_a_valid_feed_is_broken) {
   EXPECT_EQ(result.verdict, Verdict::broken);
   EXPECT_EQ(collector.summary("all-prefixes").verdict, Verdict::broken);
   EXPECT_EQ(collector.summary("all-prefixes").crashed, 3) << "once for each first token";
+  ASSERT_FALSE(collector.failures.empty());
   EXPECT_EQ(collector.failures.front().result.note, "two are enough");
 }
 
