@@ -236,7 +236,7 @@ TEST(Builtin, a_refused_batch_feeds_none_of_its_sequences) {
   };
   EXPECT_EQ(batch({{sequence, one}, {7, one}}),
             "sequence: not open, expected an open sequence, got 7");
-  EXPECT_EQ(batch({{sequence, one}, {sequence, none}}),
+  EXPECT_EQ(batch({{sequence, one}, {engine.open(), none}}),
             "feed: no tokens, expected at least 1, got 0");
   EXPECT_EQ(engine.held(sequence).rows, 1);
   const Logits row = fed(engine, sequence, {2});

@@ -311,10 +311,10 @@ TEST(Cached, another_layers_store_or_head_changes_the_logits) {
   EXPECT_GT(distance(rewritten("gen:deep:1", Arithmetic::row, store), deep), 1e-4);
 }
 
-TEST(Cached, a_slot_outside_the_cache_is_a_mistake) {
+TEST(Cached, a_slot_outside_the_cache_breaks_the_engine) {
   for (const int slot : {-1, 1000}) {
     const auto rewrite = [slot](StepPlan& plan) { plan.rows[0].slot = slot; };
-    EXPECT_THROW((void)rewritten("gen:wide:1", Arithmetic::row, rewrite), InternalError);
+    EXPECT_THROW((void)rewritten("gen:wide:1", Arithmetic::row, rewrite), EngineError);
   }
 }
 

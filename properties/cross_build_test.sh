@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# The same verdict from other builds: the cases that one build finds failing, and some that agree, are run again
-# from the same one-line tokens by a Debug build with sanitizers and by a clang build.
+# The same verdict from other builds: cases that one build finds failing, and some that agree, are
+# run again from the same one-line tokens by a Debug build with sanitizers and by a clang build.
 # Usage: cross_build_test.sh KVCHECK DEBUG_KVCHECK CLANG_KVCHECK
 set -euo pipefail
 

@@ -207,7 +207,8 @@ Complaints sources_not_built(const Files& files, const std::set<string>& built) 
   return complaints;
 }
 
-// A test stands beside the code it tests; properties and fixtures speak about other folders.
+// A test stands beside the code it tests, or a part of it: x_test.cpp and x_topic_test.cpp beside
+// x.h or x.cpp. Properties and fixtures speak about other folders.
 Complaints tests_of_nothing(const Files& files) {
   std::set<string> paths;
   for (const File& file : files) paths.insert(file.path);
@@ -217,8 +218,13 @@ Complaints tests_of_nothing(const Files& files) {
     if (!file.path.ends_with("_test.cpp") || folder == "properties" || folder == "fixtures") {
       continue;
     }
-    const string tested = file.path.substr(0, file.path.size() - string("_test.cpp").size());
-    if (paths.count(tested + ".h") == 0 && paths.count(tested + ".cpp") == 0) {
+    string tested = file.path;
+    bool found = false;
+    while (!found && tested.find('_') != string::npos) {
+      tested = tested.substr(0, tested.rfind('_'));
+      found = paths.count(tested + ".h") > 0 || paths.count(tested + ".cpp") > 0;
+    }
+    if (!found) {
       complaints.push_back(complaint(file, 1, "neither its .h nor its .cpp stands beside it"));
     }
   }
@@ -333,6 +339,8 @@ TEST(TidyChecks, dead_files) {
               ElementsAre(HasSubstr("engine/b.cpp:1:")));
   EXPECT_THAT(tests_of_nothing({{"engine/a_test.cpp", ""}}), Not(IsEmpty()));
   EXPECT_THAT(tests_of_nothing({{"engine/a_test.cpp", ""}, header}), IsEmpty());
+  EXPECT_THAT(tests_of_nothing({{"engine/a_topic_test.cpp", ""}, header}), IsEmpty());
+  EXPECT_THAT(tests_of_nothing({{"engine/topic_a_test.cpp", ""}, header}), Not(IsEmpty()));
 }
 
 }  // namespace

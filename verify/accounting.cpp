@@ -102,11 +102,17 @@ void ask_too_much(Account& account, const Config& config, std::span<const int> t
 void keep_account(Bench& bench, std::span<const int> tokens, const Schedule& schedule,
                   Facts& facts) {
   Account account(bench, facts);
-  feed_by_schedule(account, tokens, schedule);
-  const std::size_t half = tokens.size() / 2;
-  account.truncate(static_cast<int>(half));
-  account.feed(tokens.subspan(half));
-  if (schedule.size() == 1) ask_too_much(account, bench.model.weights.config, tokens);
+  try {
+    feed_by_schedule(account, tokens, schedule);
+    const std::size_t half = tokens.size() / 2;
+    account.truncate(static_cast<int>(half));
+    account.feed(tokens.subspan(half));
+    if (schedule.size() == 1) ask_too_much(account, bench.model.weights.config, tokens);
+  } catch (const Error&) {
+    // A sequence that holds other rows than it should may well refuse what follows: the first wrong
+    // fact is told.
+    if (facts.note.empty()) throw;
+  }
   account.close();
 }
 

@@ -102,7 +102,7 @@ TEST(CliBadInput, counts_arguments) {
 // ---- Values of options
 
 TEST(CliBadInput, numbers_are_numbers_in_range) {
-  const std::string jobs = "--jobs: bad value, expected a whole number of at least 1, got ";
+  const std::string jobs = "--jobs: bad value, expected a whole number from 1 to 1024, got ";
   const std::string seed = "--seed: bad value, expected a whole number from 0 to 2^64 - 1, got ";
   const std::string time = "--time: bad value, expected a number of seconds, got ";
   expect_verify_refusals({

@@ -12,6 +12,12 @@
 namespace kvcheck {
 namespace {
 
+// A NaN, once met, stays.
+template <typename T>
+T larger(T a, T b) {
+  return a >= b || std::isnan(a) ? a : b;
+}
+
 template <Scalar T>
 class Meter final : public NoiseMeter {
  public:
@@ -65,7 +71,7 @@ class Meter final : public NoiseMeter {
     for (int o = 0; o < sums.features; ++o) {
       for (int r = 0; r < x.rows; ++r) {
         Wide& most = largest_[static_cast<std::size_t>(r)];
-        if (!(sums.feature(o)[r] <= most)) most = sums.feature(o)[r];
+        most = larger(most, sums.feature(o)[r]);
       }
     }
   }
@@ -94,7 +100,7 @@ class Meter final : public NoiseMeter {
       for (int o = 0; o < other.features; ++o) {
         const U apart = U(row[static_cast<std::size_t>(o)]) - other.feature(o)[r];
         const auto distance = static_cast<double>(std::abs(apart));
-        if (!(distance <= floor)) floor = distance;
+        floor = larger(floor, distance);
       }
     }
   }

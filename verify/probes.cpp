@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <exception>
+#include <numeric>
 
 #include "engine/builtin.h"
 #include "engine/error.h"
@@ -70,7 +71,7 @@ void feed_schedule(Bench& bench, PrefixWalk& walk, const Schedule& schedule,
   int fed = 0;
   for (const int length : schedule) {
     bench.engine->feed(sequence, tokens.first(static_cast<std::size_t>(length)), Rows::all, logits);
-    if (logits.rows() != length) throw EngineError("a feed answered with the wrong number of rows");
+    require_rows(logits, static_cast<std::size_t>(length));
     tokens = tokens.subspan(static_cast<std::size_t>(length));
     for (int i = 0; i < length; ++i) {
       rows.push_back(measure_row(bench, walk, fed + i + 1, logits.row(i)));
@@ -85,6 +86,10 @@ void feed_schedule(Bench& bench, PrefixWalk& walk, const Schedule& schedule,
 void walk_prefixes(PrefixWalk& walk, const Probe& probe, const ProbeVisitor& visit) {
   Schedule schedule;
   const auto failed = [&](const std::exception& error) {
+    // Between two visits the schedule is that of the last one, and not how the failing prefix was
+    // fed.
+    const int fed = std::accumulate(schedule.begin(), schedule.end(), 0);
+    if (fed != static_cast<int>(walk.prefix().size())) schedule.clear();
     throw ProbeFailure{{walk.prefix().begin(), walk.prefix().end()}, schedule, error.what()};
   };
   try {
@@ -145,6 +150,7 @@ void probe_causality(Bench& bench, const Probe& probe, const Sink& sink) {
     if (!at.leaf() && !probe.scope.path_only) return;
     rows.clear();
     bench.engine->full({at.prefix(), 1}, Rows::all, logits);
+    require_rows(logits, at.prefix().size());
     for (int i = 0; i < logits.rows(); ++i) {
       rows.push_back(measure_row(bench, at, i + 1, logits.row(i)));
     }

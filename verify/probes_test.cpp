@@ -152,7 +152,7 @@ TEST(ProbeSchedules, too_few_rows_are_a_failure_of_the_engine) {
   Laboratory lab(small_model(), Arithmetic::row, hooked(hooks));
   (void)lab.run(probe_schedules, {.tree = PrefixTree::of({{0, 1}}, 4)});
   ASSERT_TRUE(lab.failure.has_value());
-  EXPECT_EQ(lab.failure->what, "a feed answered with the wrong number of rows");
+  EXPECT_EQ(lab.failure->what, "1 rows of logits were answered where 2 were asked for");
   EXPECT_EQ(lab.failure->tokens, (std::vector<int>{0, 1}));
   EXPECT_EQ(lab.failure->schedule, Schedule{2});
 }

@@ -64,7 +64,7 @@ Replayed run_case(const Case& subject, const ModelData& model, const EngineFacto
   if (replayed.result.mark != Mark::gated) return replayed;
   Replayed wide = run_once(subject, model, ScalarKind::f64, factory);
   if (wide.result.verdict == Verdict::gave_up) return replayed;
-  wide.result.mark = Mark::widened;
+  if (wide.result.mark == Mark::none) wide.result.mark = Mark::widened;
   return wide;
 }
 

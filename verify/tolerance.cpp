@@ -35,6 +35,7 @@ double positive(double limit, std::string_view text, std::string_view where) {
 }
 
 bool within(const Policy& policy, const RowComparison& row, const std::optional<double>& ratio) {
+  if (!std::isfinite(row.max_abs_difference)) return false;
   return std::visit(
       Overloaded{
           [&](Exact) { return row.same_bits; },
@@ -45,12 +46,12 @@ bool within(const Policy& policy, const RowComparison& row, const std::optional<
       policy);
 }
 
-// No difference is no multiple of any floor; a difference over a floor of 0 is infinitely many.
+// No difference is no multiple of any floor; a difference over a floor of 0 is infinitely many of
+// it, and a floor that is not finite measures nothing.
 std::optional<double> ratio_of(const RowComparison& row, const std::optional<NoiseFloor>& floor) {
   if (row.max_abs_difference == 0) return 0.0;
-  if (!floor) return std::nullopt;
-  const double ratio = row.max_abs_difference / floor->floor;
-  return std::isnan(ratio) ? std::numeric_limits<double>::infinity() : ratio;
+  if (!floor || !std::isfinite(floor->floor)) return std::nullopt;
+  return row.max_abs_difference / floor->floor;
 }
 
 }  // namespace

@@ -2,9 +2,19 @@
 // Walking a prefix tree depth first.
 #include "verify/walk.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "engine/error.h"
+
 namespace kvcheck {
+
+void require_rows(const Logits& logits, std::size_t rows) {
+  if (logits.rows() == static_cast<int>(rows)) return;
+  throw EngineError(
+      fmt::format("{} rows of logits were answered where {} were asked for", logits.rows(), rows));
+}
 
 bool Scope::visits(int depth) const {
   const int at = static_cast<int>(path.size());
@@ -94,7 +104,10 @@ void PrefixWalk::descend_alone(const PrefixTree::Node& node, SequenceId sequence
     compute(level, i, 1);
     const bool along = steps_ == CachedSteps::along;
     const SequenceId own = along && used ? fed_again() : sequence;
-    if (along) engine_.feed(own, std::span(path_).last(1), Rows::all, level.cached);
+    if (along) {
+      engine_.feed(own, std::span(path_).last(1), Rows::all, level.cached);
+      require_rows(level.cached, 1);
+    }
     path_.pop_back();
     arrive(level, child, 0, own);
     if (along && used) engine_.close(own);
@@ -126,6 +139,7 @@ void PrefixWalk::compute(Level& level, std::size_t first, std::size_t count) {
   }
   for (std::size_t i = first; i < first + count; ++i) *at++ = level.children[i].token;
   engine_.full({level.tokens, level.siblings}, Rows::last, level.uncached);
+  require_rows(level.uncached, count);
 }
 
 void PrefixWalk::step_together(Level& level, SequenceId parent) {
@@ -137,6 +151,7 @@ void PrefixWalk::step_together(Level& level, SequenceId parent) {
     feeds_.push_back({level.sequences.back(), last.subspan(i, 1)});
   }
   engine_.batch(feeds_, Rows::all, level.cached);
+  require_rows(level.cached, count);
 }
 
 // A sequence that was fed the path up to its last token.
