@@ -21,6 +21,9 @@ using ConstVectorMap = Eigen::Map<const Vector<T>>;
 // Up to this many multiply-adds the set-up of a blocked product costs more than the product.
 constexpr int kSmallProduct = 4096;
 
+// Fewer keys than that do not fill the registers of a vectorised reduction.
+constexpr int kVectorisedKeys = 8;
+
 template <Scalar T>
 void product(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias, View<T> out) {
   const MatrixMap<T> from(x.data, x.rows, x.features, Stride(x.stride));
@@ -74,7 +77,7 @@ void scores(Heads heads, BlockShape shape, View<const T> query, View<const T> ke
 
 template <Scalar T>
 void softmax(int heads, int keys, int lanes, T* scores) {
-  if (lanes > 1 || keys < 4) return row::softmax(heads, keys, lanes, scores);
+  if (lanes > 1 || keys < kVectorisedKeys) return row::softmax(heads, keys, lanes, scores);
   for (int h = 0; h < heads; ++h) {
     ArrayMap<T> row(scores + h * keys, keys);
     row = (row - row.maxCoeff()).exp();

@@ -262,26 +262,35 @@ void scores(Heads heads, BlockShape shape, View<const T> query, View<const T> ke
 }
 
 template <Scalar T>
+void subtract_largest(int keys, int lanes_count, T* scores) {
+  chunks(lanes_count, [&](auto width, int b) {
+    constexpr int W = decltype(width)::value;
+    Lanes<T, W> largest = lanes<W>(scores + b);
+    for (int k = 1; k < keys; ++k) {
+      const Lanes<T, W> next = lanes<W>(scores + k * lanes_count + b);
+      for (int j = 0; j < W; ++j) largest[j] = largest[j] < next[j] ? next[j] : largest[j];
+    }
+    for (int k = 0; k < keys; ++k) lanes<W>(scores + k * lanes_count + b) -= largest;
+  });
+}
+
+template <Scalar T>
+void divide_by_sum(int keys, int lanes_count, T* scores) {
+  chunks(lanes_count, [&](auto width, int b) {
+    constexpr int W = decltype(width)::value;
+    Lanes<T, W> sum = Lanes<T, W>::Constant(T(0));
+    for (int k = 0; k < keys; ++k) sum += lanes<W>(scores + k * lanes_count + b);
+    for (int k = 0; k < keys; ++k) lanes<W>(scores + k * lanes_count + b) /= sum;
+  });
+}
+
+template <Scalar T>
 void softmax(int heads, int keys, int lanes_count, T* scores) {
   const int size = keys * lanes_count;
-  for (int h = 0; h < heads; ++h, scores += size) {
-    chunks(lanes_count, [&](auto width, int b) {
-      constexpr int W = decltype(width)::value;
-      Lanes<T, W> largest = lanes<W>(scores + b);
-      for (int k = 1; k < keys; ++k) {
-        const Lanes<T, W> next = lanes<W>(scores + k * lanes_count + b);
-        for (int j = 0; j < W; ++j) largest[j] = largest[j] < next[j] ? next[j] : largest[j];
-      }
-      for (int k = 0; k < keys; ++k) lanes<W>(scores + k * lanes_count + b) -= largest;
-    });
-    for (int i = 0; i < size; ++i) scores[i] = exponential<T>(scores[i]);
-    chunks(lanes_count, [&](auto width, int b) {
-      constexpr int W = decltype(width)::value;
-      Lanes<T, W> sum = Lanes<T, W>::Constant(T(0));
-      for (int k = 0; k < keys; ++k) sum += lanes<W>(scores + k * lanes_count + b);
-      for (int k = 0; k < keys; ++k) lanes<W>(scores + k * lanes_count + b) /= sum;
-    });
-  }
+  for (int h = 0; h < heads; ++h) subtract_largest(keys, lanes_count, scores + h * size);
+  // Of all heads in one go: a few keys would not fill a register.
+  for (int i = 0; i < heads * size; ++i) scores[i] = exponential<T>(scores[i]);
+  for (int h = 0; h < heads; ++h) divide_by_sum(keys, lanes_count, scores + h * size);
 }
 
 template <Scalar T>

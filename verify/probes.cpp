@@ -71,7 +71,7 @@ void feed_schedule(Bench& bench, PrefixWalk& walk, const Schedule& schedule,
   int fed = 0;
   for (const int length : schedule) {
     bench.engine->feed(sequence, tokens.first(static_cast<std::size_t>(length)), Rows::all, logits);
-    require_rows(logits, static_cast<std::size_t>(length));
+    require_rows(*bench.engine, logits, static_cast<std::size_t>(length));
     tokens = tokens.subspan(static_cast<std::size_t>(length));
     for (int i = 0; i < length; ++i) {
       rows.push_back(measure_row(bench, walk, fed + i + 1, logits.row(i)));
@@ -150,7 +150,7 @@ void probe_causality(Bench& bench, const Probe& probe, const Sink& sink) {
     if (!at.leaf() && !probe.scope.path_only) return;
     rows.clear();
     bench.engine->full({at.prefix(), 1}, Rows::all, logits);
-    require_rows(logits, at.prefix().size());
+    require_rows(*bench.engine, logits, at.prefix().size());
     for (int i = 0; i < logits.rows(); ++i) {
       rows.push_back(measure_row(bench, at, i + 1, logits.row(i)));
     }

@@ -26,6 +26,22 @@ struct UnitResult {
   std::vector<Tally> tallies;  // [checks of the assignment]
   double seconds = 0;          // of the probe, without the floors
   double noise_seconds = 0;    // of the floors
+  double others_seconds = 0;   // of judging the same measurements again for other checks
+};
+
+// Adds the time until it goes out of scope.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& seconds) : seconds_(seconds) {}
+  ~Stopwatch() {
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  double& seconds_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 class Runner {
@@ -51,7 +67,7 @@ class Runner {
     const bool intact = probe(result, *bench, aside);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     result.noise_seconds = bench->noise_seconds;
-    result.seconds = elapsed.count() - result.noise_seconds - aside;
+    result.seconds = elapsed.count() - result.noise_seconds - result.others_seconds - aside;
     if (intact) pool_.give_back(std::move(bench));
     return result;
   }
@@ -118,17 +134,22 @@ class Runner {
                      .schedules = options_.schedule_choice,
                      .stop = &stop_};
     std::vector<int> reruns(result.tallies.size(), 0);
-    const Sink sink = [&](const Measured& measured) {
-      for (std::size_t i = 0; i < result.tallies.size(); ++i) {
-        CaseResult judged = judge_case(assignment.checks[i].policy, measured, assignment.scalar);
-        if (judged.verdict == Verdict::diverge || judged.mark == Mark::gated) {
-          const auto start = std::chrono::steady_clock::now();
-          look_again(assignment, i, measured, reruns[i], judged);
-          aside += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-        }
-        const std::int64_t logits = judged.rows_compared * bench.engine->hello().vocabulary;
-        result.tallies[i].add(measured.tokens, measured.schedule, std::move(judged), logits);
+    const int vocabulary = bench.engine->hello().vocabulary;
+    double counted_with_the_others = 0;
+    const auto take = [&](const Measured& measured, std::size_t i) {
+      CaseResult judged = judge_case(assignment.checks[i].policy, measured, assignment.scalar);
+      if (judged.verdict == Verdict::diverge || judged.mark == Mark::gated) {
+        const Stopwatch watch(i == 0 ? aside : counted_with_the_others);
+        look_again(assignment, i, measured, reruns[i], judged);
       }
+      const std::int64_t logits = judged.rows_compared * vocabulary;
+      result.tallies[i].add(measured.tokens, measured.schedule, std::move(judged), logits);
+    };
+    const Sink sink = [&](const Measured& measured) {
+      take(measured, 0);
+      if (result.tallies.size() == 1) return;
+      const Stopwatch watch(result.others_seconds);
+      for (std::size_t i = 1; i < result.tallies.size(); ++i) take(measured, i);
     };
     try {
       const auto failure = run_probe(assignment.checks.front().check->probe, bench, what, sink);

@@ -6,6 +6,13 @@
 #include <utility>
 
 namespace kvcheck {
+namespace {
+
+// Cases that are taken in beyond those that are kept before the least bad are thrown out again: few
+// enough to copy little, many enough to sort out seldom.
+constexpr std::size_t kSortedOut = 256;
+
+}  // namespace
 
 // Worse by badness; of equals the earlier one, so that what is kept does not depend on the order of
 // adding.
@@ -34,8 +41,7 @@ void Tally::add(std::span<const int> tokens, const Schedule& schedule, CaseResul
     return;
   }
   const double bad = badness(policy_, result);
-  const bool full = agreeing_.size() == worst_kept_;
-  if (full && (worst_kept_ == 0 || !(bad > agreeing_.front().badness))) return;
+  if (worst_kept_ == 0 || !(bad > least_kept_)) return;  // of equals the earlier one is kept
   rank({bad, tallied()});
 }
 
@@ -50,19 +56,24 @@ void Tally::count(const CaseResult& result, std::int64_t logits) {
   if (result.ratio && !(worst_ratio_ && *result.ratio <= *worst_ratio_)) {
     worst_ratio_ = result.ratio;
   }
-  if (result.verdict != Verdict::gave_up) {
+  if (result.verdict == Verdict::gave_up) {
+    ++undecided_;
+  } else {
     worst_decided_ = worst(worst_decided_.value_or(Verdict::agree), result.verdict);
   }
 }
 
 void Tally::rank(Ranked&& subject) {
-  if (agreeing_.size() == worst_kept_) {
-    if (worst_kept_ == 0 || !worse(subject, agreeing_.front())) return;
-    std::ranges::pop_heap(agreeing_, worse);
-    agreeing_.pop_back();
-  }
   agreeing_.push_back(std::move(subject));
-  std::ranges::push_heap(agreeing_, worse);
+  if (agreeing_.size() >= worst_kept_ + kSortedOut) keep_worst();
+}
+
+void Tally::keep_worst() {
+  if (agreeing_.size() <= worst_kept_) return;
+  const auto last = agreeing_.begin() + static_cast<std::ptrdiff_t>(worst_kept_ - 1);
+  std::nth_element(agreeing_.begin(), last, agreeing_.end(), worse);
+  least_kept_ = last->badness;
+  agreeing_.resize(worst_kept_);
 }
 
 void Tally::append(Tally&& later) {
@@ -72,6 +83,7 @@ void Tally::append(Tally&& later) {
   counts_.logits += later.counts_.logits;
   counts_.diverged += later.counts_.diverged;
   counts_.gated += later.counts_.gated;
+  undecided_ += later.undecided_;
   counts_.widened += later.counts_.widened;
   counts_.flaky += later.counts_.flaky;
   counts_.crashed += later.counts_.crashed;
@@ -90,6 +102,7 @@ void Tally::append(Tally&& later) {
     worst_ = moved(std::move(*later.worst_));
   }
   for (TalliedCase& subject : later.listed_) listed_.push_back(moved(std::move(subject)));
+  later.keep_worst();
   for (Ranked& subject : later.agreeing_) {
     rank({subject.badness, moved(std::move(subject.subject))});
   }
@@ -97,9 +110,9 @@ void Tally::append(Tally&& later) {
 
 Verdict Tally::verdict() const {
   if (!worst_decided_) return Verdict::gave_up;
-  const double gated = static_cast<double>(counts_.gated);
+  const auto undecided = static_cast<double>(undecided_);
   if (*worst_decided_ == Verdict::agree &&
-      gated > kGatedShareMax * static_cast<double>(counts_.cases)) {
+      undecided > kGatedShareMax * static_cast<double>(counts_.cases)) {
     return Verdict::gave_up;
   }
   return *worst_decided_;
@@ -108,6 +121,7 @@ Verdict Tally::verdict() const {
 std::vector<TalliedCase> Tally::take_listed() { return std::exchange(listed_, {}); }
 
 std::vector<TalliedCase> Tally::take_worst() {
+  keep_worst();
   std::vector<TalliedCase> found;
   for (Ranked& subject : agreeing_) found.push_back(std::move(subject.subject));
   agreeing_.clear();

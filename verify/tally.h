@@ -63,6 +63,7 @@ class Tally {
   static bool worse(const Ranked& a, const Ranked& b);
   void count(const CaseResult& result, std::int64_t logits);
   void rank(Ranked&& subject);
+  void keep_worst();
 
   Policy policy_;
   std::size_t worst_kept_;
@@ -72,7 +73,10 @@ class Tally {
   std::optional<double> worst_ratio_;
   std::optional<TalliedCase> worst_;
   std::vector<TalliedCase> listed_;
-  std::vector<Ranked> agreeing_;  // a heap whose front is the best of the worst
+  // The worst agreeing cases and, until they are sorted out, some more.
+  std::vector<Ranked> agreeing_;
+  double least_kept_ = -1;  // badness below which a case is not among the worst any more
+  std::int64_t undecided_ = 0;
   std::vector<int> last_tokens_;
 };
 

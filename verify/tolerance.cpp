@@ -94,7 +94,11 @@ Judgement judge(const Policy& policy, const RowComparison& row,
     return judgement;
   }
   const bool by_noise = std::holds_alternative<NoiseLimit>(policy);
-  if (by_noise && !judgement.ratio) return judgement;  // gave up: no floor to measure by
+  if (by_noise &&
+      !judgement.ratio) {  // gave up: no floor to measure by, perhaps a wider scalar has one
+    judgement.gated = scalar == ScalarKind::f32 && floor.has_value();
+    return judgement;
+  }
   judgement.verdict = within(policy, row, judgement.ratio) ? Verdict::agree : Verdict::diverge;
   // Written so that a kappa that is not a number is gated too. No difference needs no conditioning.
   const bool ill_conditioned = floor && !(floor->kappa <= kKappaGate);

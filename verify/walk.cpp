@@ -10,10 +10,15 @@
 
 namespace kvcheck {
 
-void require_rows(const Logits& logits, std::size_t rows) {
-  if (logits.rows() == static_cast<int>(rows)) return;
-  throw EngineError(
-      fmt::format("{} rows of logits were answered where {} were asked for", logits.rows(), rows));
+void require_rows(const Engine& engine, const Logits& logits, std::size_t rows) {
+  if (logits.rows() != static_cast<int>(rows)) {
+    throw EngineError(fmt::format("{} rows of logits were answered where {} were asked for",
+                                  logits.rows(), rows));
+  }
+  if (logits.vocabulary != engine.hello().vocabulary) {
+    throw EngineError(fmt::format("rows of {} logits were answered, the vocabulary has {}",
+                                  logits.vocabulary, engine.hello().vocabulary));
+  }
 }
 
 bool Scope::visits(int depth) const {
@@ -106,7 +111,7 @@ void PrefixWalk::descend_alone(const PrefixTree::Node& node, SequenceId sequence
     const SequenceId own = along && used ? fed_again() : sequence;
     if (along) {
       engine_.feed(own, std::span(path_).last(1), Rows::all, level.cached);
-      require_rows(level.cached, 1);
+      require_rows(engine_, level.cached, 1);
     }
     path_.pop_back();
     arrive(level, child, 0, own);
@@ -139,7 +144,7 @@ void PrefixWalk::compute(Level& level, std::size_t first, std::size_t count) {
   }
   for (std::size_t i = first; i < first + count; ++i) *at++ = level.children[i].token;
   engine_.full({level.tokens, level.siblings}, Rows::last, level.uncached);
-  require_rows(level.uncached, count);
+  require_rows(engine_, level.uncached, count);
 }
 
 void PrefixWalk::step_together(Level& level, SequenceId parent) {
@@ -151,7 +156,7 @@ void PrefixWalk::step_together(Level& level, SequenceId parent) {
     feeds_.push_back({level.sequences.back(), last.subspan(i, 1)});
   }
   engine_.batch(feeds_, Rows::all, level.cached);
-  require_rows(level.cached, count);
+  require_rows(engine_, level.cached, count);
 }
 
 // A sequence that was fed the path up to its last token.

@@ -27,7 +27,7 @@ double code(std::span<const int> tokens) {
 // Rows are [code of the tokens, their number]; cached ones have half a unit more.
 class ScriptedEngine final : public Engine {
  public:
-  explicit ScriptedEngine(int vocabulary) { hello_.vocabulary = vocabulary; }
+  ScriptedEngine() { hello_.vocabulary = 2; }  // logits a row, whatever the tree walks over
 
   const Hello& hello() const override { return hello_; }
 
@@ -152,7 +152,7 @@ std::string text_of(const std::vector<Tokens>& prefixes) {
 
 TEST(PrefixWalk, visits_every_sequence_once_depth_first) {
   for (const Steps steps : {Steps::none, Steps::along}) {
-    ScriptedEngine engine(2);
+    ScriptedEngine engine;
     EXPECT_EQ(text_of(walk(whole(2, 3), engine, steps)),
               "0 00 000 001 01 010 011 1 10 100 101 11 110 111 ");
   }
@@ -160,25 +160,25 @@ TEST(PrefixWalk, visits_every_sequence_once_depth_first) {
 
 TEST(PrefixWalk, visits_given_sequences_once_depth_first) {
   for (const Steps steps : {Steps::none, Steps::along}) {
-    ScriptedEngine engine(8);
+    ScriptedEngine engine;
     const PrefixTree tree = PrefixTree::of({{1, 2, 3}, {1, 2, 4}, {1, 5}, {0}, {1, 2}}, 3);
     EXPECT_EQ(text_of(walk(tree, engine, steps)), "0 1 12 123 124 15 ");
   }
 }
 
 TEST(PrefixWalk, the_oracle_computes_each_prefix_once_from_its_own_tokens) {
-  ScriptedEngine engine(3);
+  ScriptedEngine engine;
   (void)walk(whole(3, 4), engine, Steps::along);
   EXPECT_EQ(engine.computed.size(), 120U);
   EXPECT_EQ(std::set(engine.computed.begin(), engine.computed.end()).size(), 120U);
-  ScriptedEngine given(3);
+  ScriptedEngine given;
   (void)walk(PrefixTree::of({{0, 1, 2}, {0, 1, 1}, {2}}, 3), given, Steps::along);
   EXPECT_EQ(text_of(given.computed), "0 01 011 012 2 ");
   EXPECT_EQ(given.widest, 1);
 }
 
 TEST(PrefixWalk, over_a_vocabulary_siblings_are_copies_that_step_together) {
-  ScriptedEngine engine(3);
+  ScriptedEngine engine;
   (void)walk(whole(3, 4), engine, Steps::along);
   EXPECT_EQ(engine.widest, 3);
   EXPECT_EQ(engine.forked, 120);
@@ -188,7 +188,7 @@ TEST(PrefixWalk, over_a_vocabulary_siblings_are_copies_that_step_together) {
 }
 
 TEST(PrefixWalk, given_sequences_are_fed_and_never_copied_or_rolled_back) {
-  ScriptedEngine engine(8);
+  ScriptedEngine engine;
   (void)walk(PrefixTree::of({{1, 2, 3}, {1, 2, 4}, {1, 5, 6}}, 3), engine, Steps::along);
   EXPECT_EQ(engine.forked, 0);
   EXPECT_EQ(engine.truncated, 0);
@@ -197,17 +197,17 @@ TEST(PrefixWalk, given_sequences_are_fed_and_never_copied_or_rolled_back) {
 }
 
 TEST(PrefixWalk, without_cached_steps_no_sequence_is_opened) {
-  ScriptedEngine engine(3);
+  ScriptedEngine engine;
   (void)walk(whole(3, 3), engine, Steps::none);
   EXPECT_EQ(engine.most_open, 0U);
 }
 
 TEST(PrefixWalk, holds_no_more_sequences_than_siblings_at_every_depth) {
-  ScriptedEngine engine(3);
+  ScriptedEngine engine;
   (void)walk(whole(3, 5), engine, Steps::along);
   EXPECT_LE(engine.most_open, 1U + 3U * 5U);
   EXPECT_GE(engine.most_open, 3U);
-  ScriptedEngine given(4);
+  ScriptedEngine given;
   std::vector<Tokens> sequences;
   for (int i = 0; i < 64; ++i) sequences.push_back({i % 4, i / 4 % 4, i / 16});
   (void)walk(PrefixTree::of(sequences, 3), given, Steps::along);
@@ -216,7 +216,7 @@ TEST(PrefixWalk, holds_no_more_sequences_than_siblings_at_every_depth) {
 
 TEST(PrefixWalk, many_siblings_are_computed_in_portions) {
   for (const int vocabulary : {kSiblingsMax, kSiblingsMax + 1, 2 * kSiblingsMax + 5}) {
-    ScriptedEngine engine(vocabulary);
+    ScriptedEngine engine;
     const auto visited = walk(whole(vocabulary, 2), engine, Steps::along);
     EXPECT_EQ(static_cast<int>(visited.size()), vocabulary + vocabulary * vocabulary);
     EXPECT_EQ(std::set(visited.begin(), visited.end()).size(), visited.size());
@@ -229,9 +229,9 @@ TEST(PrefixWalk, a_path_restricts_it_to_what_begins_so) {
   for (const bool given : {false, true}) {
     const PrefixTree tree =
         given ? PrefixTree::of({{0, 0}, {1, 0, 1}, {1, 1, 0}, {1, 1, 1}}, 3) : whole(2, 3);
-    ScriptedEngine engine(2);
+    ScriptedEngine engine;
     EXPECT_EQ(text_of(walk(tree, engine, Steps::along, {.path = {1, 1}})), "11 110 111 ");
-    ScriptedEngine one(2);
+    ScriptedEngine one;
     EXPECT_EQ(text_of(walk(tree, one, Steps::along, {.path = {1}})),
               given ? "1 10 101 11 110 111 " : "1 10 100 101 11 110 111 ");
   }
@@ -239,24 +239,24 @@ TEST(PrefixWalk, a_path_restricts_it_to_what_begins_so) {
 
 TEST(PrefixWalk, path_only_visits_one_prefix) {
   for (const Steps steps : {Steps::none, Steps::along}) {
-    ScriptedEngine engine(3);
+    ScriptedEngine engine;
     const Scope scope{.path = {2, 0}, .path_only = true};
     EXPECT_EQ(text_of(walk(whole(3, 4), engine, steps, scope)), "20 ");
     EXPECT_EQ(engine.computed.size(), 6U) << "its siblings and those of its parent";
-    ScriptedEngine given(3);
+    ScriptedEngine given;
     EXPECT_EQ(text_of(walk(PrefixTree::of({{2, 0, 1}, {2, 1}}, 4), given, steps, scope)), "20 ");
     EXPECT_EQ(text_of(given.computed), "2 20 ");
   }
 }
 
 TEST(PrefixWalk, a_path_that_is_not_in_the_tree_visits_nothing) {
-  ScriptedEngine engine(3);
+  ScriptedEngine engine;
   EXPECT_TRUE(walk(PrefixTree::of({{0, 1}}, 4), engine, Steps::along, {.path = {1}}).empty());
   EXPECT_TRUE(walk(PrefixTree::of({}, 4), engine, Steps::along).empty());
 }
 
 TEST(PrefixWalk, tells_leaves_from_what_goes_on) {
-  ScriptedEngine engine(8);
+  ScriptedEngine engine;
   const PrefixTree tree = PrefixTree::of({{1, 2, 3}, {1, 5}}, 3);
   std::string leaves;
   PrefixWalk walk(tree, engine, Steps::none);
@@ -267,7 +267,7 @@ TEST(PrefixWalk, tells_leaves_from_what_goes_on) {
 }
 
 TEST(PrefixWalk, measures_floors_once_for_siblings_and_only_when_asked) {
-  ScriptedEngine engine(3);
+  ScriptedEngine engine;
   ScriptedMeter meter;
   const PrefixTree tree = whole(3, 2);
   PrefixWalk walk(tree, engine, Steps::none);
@@ -291,7 +291,7 @@ TEST(PrefixWalk, tells_where_the_engine_failed) {
       throw EngineError("no");
     }
   };
-  ScriptedEngine engine(2);
+  ScriptedEngine engine;
   Failing meter;
   const PrefixTree tree = whole(2, 3);
   PrefixWalk walk(tree, engine, Steps::along);
@@ -303,7 +303,7 @@ TEST(PrefixWalk, tells_where_the_engine_failed) {
 }
 
 TEST(PrefixWalk, can_be_run_again) {
-  ScriptedEngine engine(2);
+  ScriptedEngine engine;
   const PrefixTree tree = whole(2, 2);
   PrefixWalk walk(tree, engine, Steps::along);
   for (int i = 0; i < 2; ++i) {
