@@ -22,7 +22,7 @@ using ConstVectorMap = Eigen::Map<const Vector<T>>;
 constexpr int kSmallProduct = 4096;
 
 // Fewer keys than that do not fill the registers of a vectorised reduction.
-constexpr int kVectorisedKeys = 8;
+constexpr int kVectorisedKeys = 4;
 
 template <Scalar T>
 void product(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias, View<T> out) {
