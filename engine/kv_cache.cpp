@@ -48,7 +48,9 @@ KvCache<T>::KvCache(const Config& config)
 
 template <Scalar T>
 std::int64_t KvCache<T>::bytes(int rows) const {
-  return std::int64_t{2} * layers_ * rows * row_ * static_cast<std::int64_t>(sizeof(T));
+  // From what was allocated, not from the formula that it is checked against.
+  const auto scalars = static_cast<std::int64_t>(keys_.size() + values_.size()) - 4 * kGuard;
+  return scalars / capacity_ * rows * static_cast<std::int64_t>(sizeof(T));
 }
 
 template <Scalar T>

@@ -35,7 +35,7 @@ void product(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias, Vi
     const Eigen::Map<const Vector<T>, 0, Eigen::InnerStride<>> input(
         x.data, x.features, Eigen::InnerStride<>(x.stride));
     row.noalias() = weight.transpose() * input;
-  } else if (x.rows * x.features * out.features <= kSmallProduct) {
+  } else if (std::int64_t{x.rows} * x.features * out.features <= kSmallProduct) {
     return row::product(x, weight, bias, out);
   } else {
     to.noalias() = from * weight;

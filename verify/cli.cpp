@@ -2,6 +2,7 @@
 // Parsing the command line, and the one place where exceptions become exit codes.
 #include "verify/cli.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -19,6 +20,7 @@
 
 #include "engine/echo.h"
 #include "engine/error.h"
+#include "verify/progress.h"
 
 namespace kvcheck {
 namespace {
@@ -178,8 +180,20 @@ int parse_and_run(const std::vector<std::string>& words) {
 }
 
 int complain(int code, const std::string& text) {
-  fmt::print(stderr, "kvcheck: {}\n", text);
+  write_stderr(fmt::format("kvcheck: {}\n", text));
   return code;
+}
+
+// A stream that was closed would otherwise lend its number to the next file that is opened, and
+// what is said there would land in that file. Writing to stdout then still fails, as it should;
+// stderr is let go.
+void open_standard_streams() {
+  constexpr std::array kModes{O_RDONLY, O_RDONLY, O_WRONLY};
+  for (int stream = 0; stream < static_cast<int>(kModes.size()); ++stream) {
+    if (fcntl(stream, F_GETFD) != -1) continue;
+    // Gets the lowest free number, which is this one.
+    [[maybe_unused]] const int opened = open("/dev/null", kModes[static_cast<std::size_t>(stream)]);
+  }
 }
 
 }  // namespace
@@ -205,6 +219,7 @@ void print(std::string_view text) {
 }
 
 int run_command_line(int argc, const char* const* argv) {
+  open_standard_streams();
   // A limit on file sizes, or a reader that went away, is then an error that names the file.
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);

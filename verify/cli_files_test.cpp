@@ -199,6 +199,22 @@ TEST(CliFiles, a_full_stdout_is_an_error_for_help_too) {
   expect_full_stdout_is_an_error(kvcheck, "--version");
 }
 
+// The file would otherwise get the number of the stream, and what is said there would land in it.
+TEST(CliFiles, a_closed_stderr_writes_nothing_into_the_files_of_a_run) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const CommandResult result =
+      kvcheck.shell("kvcheck verify gen:one-token:1 --no-stored --out run 2>&-");
+  EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
+  EXPECT_THAT(read_bytes(kvcheck / "run/prefixes.csv"), StartsWith("case,model,engine,"));
+}
+
+TEST(CliFiles, a_stderr_that_takes_nothing_changes_no_exit_code) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  for (const std::string stream : {"2>&-", "2>/dev/full"}) {
+    EXPECT_EQ(kvcheck.shell("kvcheck verify nope " + stream).exit_code, kExitUsage) << stream;
+  }
+}
+
 TEST(CliFiles, on_a_full_disk_none_is_half_written) {
   const TestCommand kvcheck(KVCHECK_BINARY);
   const CommandResult result =

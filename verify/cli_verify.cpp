@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
@@ -10,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "engine/echo.h"
 #include "engine/error.h"
 #include "engine/generated.h"
 #include "reports/check_table.h"
@@ -29,6 +31,8 @@ using Clock = std::chrono::steady_clock;
 // prefixes.csv.
 constexpr int kFailuresPrinted = 10;
 constexpr int kFailuresFiled = 1000;
+// Failures of one run that are kept for the next one, which runs them all before anything else.
+constexpr int kFailuresStored = 100;
 
 std::atomic<bool> stop_requested{false};
 
@@ -210,23 +214,27 @@ class Recorder final : public RunListener {
   void on_start(std::size_t checks) override { progress_.start(checks); }
 
   void on_failure(const CaseRecord& record) override {
-    if (store_ && record.result.verdict == Verdict::diverge) {
-      store_failure(stored_failures_folder(), record.subject);
+    // Seen first, kept after that: keeping it may fail.
+    if (++failures_ <= kFailuresPrinted) {
+      progress_.say(fmt::format("{}: {} on {}{}: {}\n  {}\n", name(record.result.verdict),
+                                record.check(), one_line(record.subject.model), numbered(record),
+                                what_happened(record.result), repro_line(record.subject)));
     }
-    if (++failures_ > kFailuresPrinted) return;
-    progress_.say(fmt::format("{}: {} on {}{}: {}\n  {}\n", name(record.result.verdict),
-                              record.check(), record.subject.model, numbered(record),
-                              what_happened(record.result), repro_line(record.subject)));
     if (failures_ == kFailuresPrinted) progress_.say("further failures are in the run's files\n");
+    if (!store_ || record.result.verdict != Verdict::diverge || stored_ == kFailuresStored) return;
+    ++stored_;
+    store_failure(stored_failures_folder(), record.subject);
   }
 
   void on_record(const CaseRecord& record) override {
     const std::string line = repro_line(record.subject);
     writer_.add_row(record, line);
     if (record.result.verdict == Verdict::agree) return;
-    const std::string key = fmt::format("{} on {} ({})", record.check(), record.subject.model,
-                                        name(record.subject.arithmetic));
-    if (first_.empty() || first_.back().first != key) first_.push_back({key, record});
+    const std::string key =
+        fmt::format("{} on {} ({})", record.check(), one_line(record.subject.model),
+                    name(record.subject.arithmetic));
+    const auto same = [&](const auto& first) { return first.first == key; };
+    if (std::ranges::none_of(first_, same)) first_.push_back({key, record});
     if (record.result.verdict == Verdict::gave_up || filed_ == kFailuresFiled) return;
     ++filed_;
     writer_.add_failure(failure_json(record));
@@ -266,6 +274,7 @@ class Recorder final : public RunListener {
   const bool store_;
   int failures_ = 0;
   int filed_ = 0;
+  int stored_ = 0;
   std::vector<std::pair<std::string, CaseRecord>> first_;
 };
 

@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "engine/echo.h"
 #include "engine/error.h"
@@ -36,7 +38,9 @@ std::span<const double> GoldenLogits::row(std::span<const int> prefix) const {
 }
 
 GoldenLogits read_golden(const ModelData& model) {
-  require(model.golden.has_value(), "a model with golden logits");
+  if (!model.golden) {
+    throw bad_input({one_line(model.name), "no golden logits", "a folder with golden.f64", "none"});
+  }
   const Config& config = model.weights.config;
   const std::int64_t prefixes = count_all_prefixes(config.vocabulary, config.context);
   InputFile file(*model.golden, kBytesMax);
@@ -48,6 +52,12 @@ GoldenLogits read_golden(const ModelData& model) {
   }
   std::vector<double> values(static_cast<std::size_t>(held) / sizeof(double));
   file.read(0, std::as_writable_bytes(std::span(values)));
+  const auto wrong =
+      std::ranges::find_if(values, [](double value) { return !std::isfinite(value); });
+  if (wrong != values.end()) {
+    throw bad_input({path_text(*model.golden), fmt::format("number {}", wrong - values.begin()),
+                     "a finite number", fmt::format("{}", *wrong)});
+  }
   return {config.vocabulary, config.context, std::move(values)};
 }
 

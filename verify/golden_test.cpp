@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 
 #include "engine/error.h"
 #include "engine/test_support.h"
@@ -87,7 +88,17 @@ TEST(ReadGolden, names_a_file_that_is_missing) {
 
 TEST(ReadGolden, is_only_asked_of_models_that_have_some) {
   const ModelData model = model_of("tiny", make_model<float>(shape()));
-  EXPECT_THROW((void)read_golden(model), InternalError);
+  EXPECT_EQ(error_of([&] { (void)read_golden(model); }),
+            "tiny: no golden logits, expected a folder with golden.f64, got none");
+}
+
+TEST(ReadGolden, refuses_what_is_not_a_number) {
+  const TemporaryFolder folder;
+  std::vector<double> rows = numbered_rows();
+  rows[3] = std::numeric_limits<double>::quiet_NaN();
+  write_bytes(folder / "golden.f64", bytes_of(rows));
+  EXPECT_EQ(error_in(folder, [&] { (void)read_golden(model_with(folder / "golden.f64")); }),
+            "golden.f64: number 3, expected a finite number, got nan");
 }
 
 }  // namespace

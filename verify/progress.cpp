@@ -7,12 +7,19 @@
 
 #include <cstdio>
 
+#include "engine/echo.h"
+
 namespace kvcheck {
 namespace {
 
 constexpr std::size_t kBarWidth = 30;
 
 }  // namespace
+
+void write_stderr(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
 
 Progress::Progress() : terminal_(isatty(STDERR_FILENO) == 1) {}
 
@@ -26,15 +33,14 @@ void Progress::check(const std::string& model) {
     draw();
   } else if (model != model_) {
     model_ = model;
-    fmt::print(stderr, "{}: check {} of {}\n", model, done_, checks_);
+    write_stderr(fmt::format("{}: check {} of {}\n", one_line(model), done_, checks_));
   }
 }
 
 void Progress::say(std::string_view text) {
   const std::lock_guard lock(mutex_);
   wipe();
-  fmt::print(stderr, "{}", text);
-  std::fflush(stderr);
+  write_stderr(text);
   if (terminal_) draw();
 }
 
@@ -47,15 +53,14 @@ void Progress::draw() {
   wipe();
   const std::size_t filled = checks_ == 0 ? 0 : kBarWidth * done_ / checks_;
   const std::string bar = fmt::format("[{:<{}}] {} of {} checks, {}", std::string(filled, '#'),
-                                      kBarWidth, done_, checks_, model_);
+                                      kBarWidth, done_, checks_, one_line(model_));
   drawn_ = bar.size();
-  fmt::print(stderr, "{}", bar);
-  std::fflush(stderr);
+  write_stderr(bar);
 }
 
 void Progress::wipe() {
   if (drawn_ == 0) return;
-  fmt::print(stderr, "\r{}\r", std::string(drawn_, ' '));
+  write_stderr(fmt::format("\r{}\r", std::string(drawn_, ' ')));
   drawn_ = 0;
 }
 

@@ -9,6 +9,9 @@
 
 namespace kvcheck {
 
+// Never throws: what stderr does not take is not said, and changes nothing else.
+void write_stderr(std::string_view text);
+
 class Progress {
  public:
   Progress();

@@ -45,7 +45,7 @@ std::string short_hash(const ModelData& model) { return model.sha256.substr(0, 8
 void require_same_model(const Case& subject, const ModelData& model, std::string_view where) {
   if (subject.model_hash != short_hash(model)) {
     throw bad_input({where, fmt::format("another model named {}", one_line(model.name)),
-                     fmt::format("SHA-256 {}...", subject.model_hash),
+                     fmt::format("SHA-256 {}...", one_line(subject.model_hash)),
                      fmt::format("{}...", short_hash(model))});
   }
   validate_tokens(model.weights.config, subject.tokens, static_cast<int>(subject.tokens.size()),
