@@ -51,7 +51,7 @@ TEST(LoadModel, reads_a_folder) {
 
 TEST(LoadModel, bundled_ones_keep_their_short_name) {
   for (const char* name : {"chapter8", "chapter8-rotary"}) {
-    if (!has_bundled(name)) GTEST_SKIP() << "not bundled";
+    ASSERT_TRUE(has_bundled(name)) << name;
     EXPECT_EQ(load_model(name).name, name);
     EXPECT_EQ(PrefixTree::of(load_model(name).corpus, 4).count(), 11);
   }
