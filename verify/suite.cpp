@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -266,33 +267,65 @@ class Runner {
   std::vector<CheckSummary> summaries_;
 };
 
+// The first exception of any thread. A pipeline that an exception leaves forgets the results under
+// way, memory and all: so none leaves it, what is under way is let through, and the exception goes
+// on from here.
+class FirstException {
+ public:
+  void keep_current() {
+    const std::lock_guard lock(mutex_);
+    if (!first_) first_ = std::current_exception();
+    met_.store(true);
+  }
+  [[nodiscard]] bool met() const { return met_.load(); }
+  void rethrow() const {
+    if (first_) std::rethrow_exception(first_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr first_;
+  std::atomic<bool> met_{false};
+};
+
 void run_units(const std::vector<Unit>& units, int jobs, Runner& runner,
                const std::atomic<bool>& stop) {
+  using Result = std::shared_ptr<UnitResult>;
   const tbb::global_control threads(tbb::global_control::max_allowed_parallelism,
                                     static_cast<std::size_t>(jobs));
+  FirstException exception;
   std::size_t next = 0;
   const auto give = [&](tbb::flow_control& control) -> std::size_t {
-    if (next == units.size() || stop.load()) {
+    if (next == units.size() || stop.load() || exception.met()) {
       control.stop();
       return 0;
     }
     return next++;
   };
-  const auto run = [&](std::size_t unit) {
-    return std::make_shared<UnitResult>(runner.run(units[unit]));
+  const auto run = [&](std::size_t unit) -> Result {
+    try {
+      return std::make_shared<UnitResult>(runner.run(units[unit]));
+    } catch (...) {
+      exception.keep_current();
+      return nullptr;
+    }
   };
-  const auto collect = [&](const std::shared_ptr<UnitResult>& result) {
-    runner.put_together(std::move(*result));
+  const auto collect = [&](const Result& result) {
+    if (exception.met()) return;
+    try {
+      runner.put_together(std::move(*result));
+    } catch (...) {
+      exception.keep_current();
+    }
   };
   // Twice as many units under way as threads: enough to keep all busy, and few results wait in
   // memory.
   tbb::parallel_pipeline(
       static_cast<std::size_t>(2 * jobs),
       tbb::make_filter<void, std::size_t>(tbb::filter_mode::serial_in_order, give) &
-          tbb::make_filter<std::size_t, std::shared_ptr<UnitResult>>(tbb::filter_mode::parallel,
-                                                                     run) &
-          tbb::make_filter<std::shared_ptr<UnitResult>, void>(tbb::filter_mode::serial_in_order,
-                                                              collect));
+          tbb::make_filter<std::size_t, Result>(tbb::filter_mode::parallel, run) &
+          tbb::make_filter<Result, void>(tbb::filter_mode::serial_in_order, collect));
+  exception.rethrow();
 }
 
 }  // namespace
