@@ -69,8 +69,10 @@ std::vector<std::unique_ptr<Assignment>> plan_assignments(const SuiteOptions& op
 }
 
 std::vector<Unit> cut(const Assignment& assignment) {
-  std::vector<Unit> units;
   const PrefixTree& tree = assignment.source->tree;
+  const bool one_case_a_prefix = assignment.checks.front().check->group == Group::prefixes;
+  if (one_case_a_prefix && tree.count() <= kUnitPrefixes) return {{&assignment, {}, true}};
+  std::vector<Unit> units;
   for (const PrefixTree::Child& child : tree.children(tree.root())) {
     units.push_back({&assignment, {child.token}, false});
   }

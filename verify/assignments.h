@@ -3,6 +3,7 @@
 // (the prefixes that begin with one token) that can run side by side.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -28,6 +29,10 @@ struct Assignment {
 // All that is to be run, in the order in which it is reported.
 [[nodiscard]] std::vector<std::unique_ptr<Assignment>> plan_assignments(
     const SuiteOptions& options, const std::vector<ModelRun>& models);
+
+// An assignment with at most so many prefixes, a case each, is one unit: it takes a few
+// milliseconds, and a walk that is cut computes its first levels once for every part.
+inline constexpr std::int64_t kUnitPrefixes = 8192;
 
 struct Unit {
   const Assignment* assignment;
