@@ -21,7 +21,8 @@ class Uncached {
   Uncached(const Model<T>& model, const Ops<T>& ops);
 
   // Logits of every row (row t * sequences + b), or of the last row of every sequence (row b).
-  // Throws Error for tokens that the model cannot take. The observer, if any, sees every site.
+  // Throws Error for tokens that the model cannot take. The observer, if any, sees every site; for
+  // Rows::last the last layer computes queries and what follows from them for those rows only.
   // The result stays valid until the next call.
   View<const T> logits(const TokenBlock& block, Rows rows, const Observer<T>* observer = nullptr);
 
@@ -31,7 +32,9 @@ class Uncached {
   void embed(const TokenBlock& block);
   void attention(int layer, BlockShape shape);
   void attend(int layer, BlockShape shape);
-  void mlp(int layer);
+  void mlp(int layer, BlockShape shape);
+  // The rows of a block that the layer at hand is asked for.
+  [[nodiscard]] View<T> wanted(View<T> all, BlockShape shape) const;
   void observe(Site site, int layer, View<T> view) const;
   void observe_attention(Site site, int layer, BlockShape shape, VisibleTokens visible);
 
@@ -42,6 +45,7 @@ class Uncached {
   const T scale_;
   const Vector<T> no_bias_;
   const Observer<T>* observer_ = nullptr;
+  int first_ = 0;  // token from which on the layer at hand computes queries
 
   // Work space, kept between calls.
   Block<T> x_, normed_, query_, key_, value_, attended_, projected_, gate_, up_, logits_;

@@ -23,14 +23,16 @@ View<const T> Uncached<T>::logits(const TokenBlock& block, Rows rows, const Obse
   observer_ = observer;
   const BlockShape shape{block.sequences, block.length()};
   embed(block);
+  first_ = 0;
   for (int l = 0; l < config.layers; ++l) {
+    // Nobody asks the last layer for more rows than are answered; below it every row is needed, for
+    // its keys and values.
+    const bool top = l == config.layers - 1;
+    if (top && rows == Rows::last) first_ = shape.length - 1;
     attention(l, shape);
-    mlp(l);
+    mlp(l, shape);
   }
-  View<T> last = x_.view();
-  if (rows == Rows::last) {
-    last = last.rows_from((shape.length - 1) * shape.sequences, shape.sequences);
-  }
+  const View<T> last = wanted(x_.view(), shape);
   const View<T> normed = normed_.reshape(last.rows, config.width);
   ops_.normalize(last, model_.final_norm, epsilon_, normed);
   observe(Site::final_norm, -1, normed);
@@ -38,6 +40,12 @@ View<const T> Uncached<T>::logits(const TokenBlock& block, Rows rows, const Obse
   ops_.product(normed, model_.output, no_bias_, found);
   observe(Site::logits, -1, found);
   return found;
+}
+
+template <Scalar T>
+View<T> Uncached<T>::wanted(View<T> all, BlockShape shape) const {
+  const int first = first_ * shape.sequences;
+  return all.rows_from(first, all.rows - first);
 }
 
 template <Scalar T>
@@ -69,27 +77,29 @@ void Uncached<T>::attention(int layer, BlockShape shape) {
   const View<T> normed = normed_.reshape(x.rows, config.width);
   ops_.normalize(x, weights.attention_norm, epsilon_, normed);
   observe(Site::attention_norm, layer, normed);
-  const View<T> query = query_.reshape(x.rows, config.query_width());
+  const View<T> query = wanted(query_.reshape(x.rows, config.query_width()), shape);
   const View<T> key = key_.reshape(x.rows, config.kv_width());
   const View<T> value = value_.reshape(x.rows, config.kv_width());
-  ops_.product(normed, weights.query.weight, weights.query.bias, query);
+  ops_.product(wanted(normed, shape), weights.query.weight, weights.query.bias, query);
   ops_.product(normed, weights.key.weight, weights.key.bias, key);
   ops_.product(normed, weights.value.weight, weights.value.bias, value);
   if (config.positions == Positions::rotary) {
-    rotate(rotary_, config.rotary_pairs, positions_, config.head_size, query);
+    rotate(rotary_, config.rotary_pairs, std::span(positions_).last(query.rows), config.head_size,
+           query);
     rotate(rotary_, config.rotary_pairs, positions_, config.head_size, key);
   }
   observe(Site::query, layer, query);
   observe(Site::key, layer, key);
   observe(Site::value, layer, value);
   attend(layer, shape);
-  observe(Site::attention, layer, attended_.view());
-  const View<T> projected = projected_.reshape(x.rows, config.width);
-  ops_.product(attended_.view(), weights.attention_output.weight, weights.attention_output.bias,
-               projected);
+  const View<T> attended = wanted(attended_.view(), shape);
+  observe(Site::attention, layer, attended);
+  const View<T> projected = wanted(projected_.reshape(x.rows, config.width), shape);
+  ops_.product(attended, weights.attention_output.weight, weights.attention_output.bias, projected);
   observe(Site::attention_output, layer, projected);
-  ops_.add(projected, x);
-  observe(Site::attention_residual, layer, x);
+  const View<T> sum = wanted(x, shape);
+  ops_.add(projected, sum);
+  observe(Site::attention_residual, layer, sum);
 }
 
 template <Scalar T>
@@ -100,7 +110,7 @@ void Uncached<T>::attend(int layer, BlockShape shape) {
   const auto most = static_cast<std::size_t>(config.query_heads) *
                     static_cast<std::size_t>(shape.length * shape.sequences);
   if (scores_.size() < most) scores_.resize(most);
-  for (int t = 0; t < shape.length; ++t) {
+  for (int t = first_; t < shape.length; ++t) {
     const VisibleTokens visible{config.first_visible(layer, t), t};
     ops_.scores(heads, shape, query_.view(), key_.view(), visible, scale_, scores_.data());
     observe_attention(Site::scores, layer, shape, visible);
@@ -111,10 +121,10 @@ void Uncached<T>::attend(int layer, BlockShape shape) {
 }
 
 template <Scalar T>
-void Uncached<T>::mlp(int layer) {
+void Uncached<T>::mlp(int layer, BlockShape shape) {
   const Config& config = model_.config;
   const Layer<T>& weights = model_.layers[static_cast<std::size_t>(layer)];
-  const View<T> x = x_.view();
+  const View<T> x = wanted(x_.view(), shape);
   const View<T> normed = normed_.reshape(x.rows, config.width);
   ops_.normalize(x, weights.mlp_norm, epsilon_, normed);
   observe(Site::mlp_norm, layer, normed);
@@ -128,7 +138,7 @@ void Uncached<T>::mlp(int layer) {
     ops_.gelu_tanh(up);
   }
   observe(Site::mlp_hidden, layer, up);
-  const View<T> projected = projected_.reshape(x.rows, config.width);
+  const View<T> projected = wanted(projected_.reshape(x_.view().rows, config.width), shape);
   ops_.product(up, weights.mlp_down.weight, weights.mlp_down.bias, projected);
   observe(Site::mlp_output, layer, projected);
   ops_.add(projected, x);

@@ -3,6 +3,7 @@
 // sequences that do not meet, windows that hide, heads that share.
 #include "engine/uncached.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -226,25 +227,41 @@ std::vector<std::string> sites_seen(const Model<float>& model, const TokenBlock&
   return seen;
 }
 
-// Two sequences of two tokens, width 6, 4 heads of 4 over 2 K/V heads, MLP 9, vocabulary 11.
-TEST(Uncached, observers_see_every_site_in_the_order_of_dependence) {
-  std::vector<std::string> expected{"embedding -1 0: 4 x 6", "input -1 0: 4 x 6"};
-  for (const std::string l : {"0", "1"}) {
-    for (const std::string& site :
-         {"attention_norm " + l + " 0: 4 x 6", "query " + l + " 0: 4 x 16",
-          "key " + l + " 0: 4 x 8", "value " + l + " 0: 4 x 8", "scores " + l + " 0: 4 x 1",
-          "scores " + l + " 1: 4 x 1", "probabilities " + l + " 0: 4 x 1",
-          "probabilities " + l + " 1: 4 x 1", "scores " + l + " 2: 4 x 2",
-          "scores " + l + " 3: 4 x 2", "probabilities " + l + " 2: 4 x 2",
-          "probabilities " + l + " 3: 4 x 2", "attention " + l + " 0: 4 x 16",
-          "attention_output " + l + " 0: 4 x 6", "attention_residual " + l + " 0: 4 x 6",
-          "mlp_norm " + l + " 0: 4 x 6", "mlp_hidden " + l + " 0: 4 x 9",
-          "mlp_output " + l + " 0: 4 x 6", "residual " + l + " 0: 4 x 6"}) {
-      expected.push_back(site);
+// What is seen of a layer: `top` for the last one when only last rows are asked for, which computes
+// keys and values of all rows but queries, and what follows from them, of the last ones only.
+std::vector<std::string> sites_of_layer(int layer, bool top) {
+  const std::string l = fmt::format(" {} ", layer);
+  const std::string rows = top ? "0: 2 x " : "0: 4 x ";
+  std::vector<std::string> sites{"attention_norm" + l + "0: 4 x 6", "query" + l + rows + "16",
+                                 "key" + l + "0: 4 x 8", "value" + l + "0: 4 x 8"};
+  for (int token = top ? 1 : 0; token < 2; ++token) {
+    for (const std::string site : {"scores", "probabilities"}) {
+      for (int row = 2 * token; row < 2 * token + 2; ++row) {
+        sites.push_back(fmt::format("{}{}{}: 4 x {}", site, l, row, token + 1));
+      }
     }
   }
-  expected.insert(expected.end(), {"final_norm -1 0: 2 x 6", "logits -1 0: 2 x 11"});
-  EXPECT_EQ(sites_seen(small_model(), {Tokens{1, 2, 3, 4}, 2}, Rows::last), expected);
+  for (const std::string site : {"attention", "attention_output", "attention_residual", "mlp_norm",
+                                 "mlp_hidden", "mlp_output", "residual"}) {
+    const std::string columns = site == "attention" ? "16" : site == "mlp_hidden" ? "9" : "6";
+    sites.push_back(site + l + rows + columns);
+  }
+  return sites;
+}
+
+// Two sequences of two tokens, width 6, 4 heads of 4 over 2 K/V heads, MLP 9, vocabulary 11.
+TEST(Uncached, observers_see_every_site_in_the_order_of_dependence) {
+  for (const Rows rows : {Rows::all, Rows::last}) {
+    std::vector<std::string> expected{"embedding -1 0: 4 x 6", "input -1 0: 4 x 6"};
+    for (const int layer : {0, 1}) {
+      const auto sites = sites_of_layer(layer, layer == 1 && rows == Rows::last);
+      expected.insert(expected.end(), sites.begin(), sites.end());
+    }
+    const std::string answered = rows == Rows::all ? "4" : "2";
+    expected.push_back("final_norm -1 0: " + answered + " x 6");
+    expected.push_back("logits -1 0: " + answered + " x 11");
+    EXPECT_EQ(sites_seen(small_model(), {Tokens{1, 2, 3, 4}, 2}, rows), expected);
+  }
 }
 
 TEST(Uncached, an_observer_sees_the_values_that_come_out) {
