@@ -147,23 +147,40 @@ void PrefixWalk::compute(Level& level, std::size_t first, std::size_t count) {
   require_rows(engine_, level.uncached, count);
 }
 
+// An engine that cannot copy sequences is fed the prefix again for each sibling; one that cannot
+// feed several at once is fed one after the other.
 void PrefixWalk::step_together(Level& level, SequenceId parent) {
+  const Hello& can = engine_.hello();
   const auto count = static_cast<std::size_t>(level.siblings);
   const std::span<const int> last = std::span<const int>(level.tokens).last(count);
   feeds_.clear();
   for (std::size_t i = 0; i < count; ++i) {
-    level.sequences.push_back(engine_.fork(parent));
+    level.sequences.push_back(can.fork ? engine_.fork(parent) : fed_again());
     feeds_.push_back({level.sequences.back(), last.subspan(i, 1)});
   }
-  engine_.batch(feeds_, Rows::all, level.cached);
+  if (can.batch) {
+    engine_.batch(feeds_, Rows::all, level.cached);
+  } else {
+    feed_singly(level.cached);
+  }
   require_rows(engine_, level.cached, count);
+}
+
+void PrefixWalk::feed_singly(Logits& out) {
+  out.values.clear();
+  for (const Feed& feed : feeds_) {
+    engine_.feed(feed.sequence, feed.tokens, Rows::all, row_);
+    require_rows(engine_, row_, feed.tokens.size());
+    out.vocabulary = row_.vocabulary;
+    out.values.insert(out.values.end(), row_.values.begin(), row_.values.end());
+  }
 }
 
 // A sequence that was fed the path up to its last token.
 SequenceId PrefixWalk::fed_again() {
   const SequenceId sequence = engine_.open();
   for (const int& token : std::span(path_).first(path_.size() - 1)) {
-    engine_.feed(sequence, std::span<const int>(&token, 1), Rows::last, ignored_);
+    engine_.feed(sequence, std::span<const int>(&token, 1), Rows::last, row_);
   }
   return sequence;
 }

@@ -73,6 +73,7 @@ class PrefixWalk {
   void descend_alone(const PrefixTree::Node& node, SequenceId sequence);
   void compute(Level& level, std::size_t first, std::size_t count);
   void step_together(Level& level, SequenceId parent);
+  void feed_singly(Logits& out);
   void arrive(Level& level, const PrefixTree::Child& child, int chosen, SequenceId sequence);
   [[nodiscard]] SequenceId fed_again();
 
@@ -85,7 +86,7 @@ class PrefixWalk {
   std::vector<int> path_;
   bool leaf_ = false;
   std::vector<Feed> feeds_;
-  Logits ignored_;
+  Logits row_;  // of one feed
 };
 
 }  // namespace kvcheck

@@ -27,7 +27,11 @@ double code(std::span<const int> tokens) {
 // Rows are [code of the tokens, their number]; cached ones have half a unit more.
 class ScriptedEngine final : public Engine {
  public:
-  ScriptedEngine() { hello_.vocabulary = 2; }  // logits a row, whatever the tree walks over
+  explicit ScriptedEngine(bool fork = true, bool batch = true) {
+    hello_.vocabulary = 2;  // logits a row, whatever the tree walks over
+    hello_.fork = fork;
+    hello_.batch = batch;
+  }
 
   const Hello& hello() const override { return hello_; }
 
@@ -185,6 +189,22 @@ TEST(PrefixWalk, over_a_vocabulary_siblings_are_copies_that_step_together) {
   EXPECT_EQ(engine.batches, 40) << "one for each prefix that goes on, and the empty one";
   EXPECT_EQ(engine.fed, 0);
   EXPECT_EQ(engine.truncated, 0);
+}
+
+TEST(PrefixWalk, an_engine_that_cannot_copy_is_fed_each_prefix_again) {
+  ScriptedEngine engine(false, true);
+  (void)walk(whole(3, 3), engine, Steps::along);
+  EXPECT_EQ(engine.forked, 0);
+  EXPECT_EQ(engine.batches, 13);
+  EXPECT_EQ(engine.fed, 9 * 1 + 27 * 2);
+}
+
+TEST(PrefixWalk, an_engine_that_feeds_one_sequence_at_a_time_is_fed_so) {
+  ScriptedEngine engine(true, false);
+  (void)walk(whole(3, 3), engine, Steps::along);
+  EXPECT_EQ(engine.forked, 39);
+  EXPECT_EQ(engine.batches, 0);
+  EXPECT_EQ(engine.fed, 39);
 }
 
 TEST(PrefixWalk, given_sequences_are_fed_and_never_copied_or_rolled_back) {
