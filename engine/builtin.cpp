@@ -7,47 +7,103 @@
 #include <algorithm>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
+#include "engine/cache_edit.h"
 #include "engine/error.h"
+#include "engine/random.h"
 
 namespace kvcheck {
 
+namespace {
+
+Capabilities capabilities(const Config& config, const CacheKind& kind) {
+  // A ring holds the rows of the last positions only; a learned position is part of every number
+  // of a row; rotating what was rounded rounds it again.
+  const bool moves = config.positions != Positions::learned && kind.layout != CacheLayout::ring;
+  return {.truncate = true,
+          .fork = true,
+          .batch = true,
+          .reorder = true,
+          .state = true,
+          .shift = moves && !kind.lossy(),
+          .evict = moves,
+          .reuse = kind.layout == CacheLayout::paged,
+          .places = true,
+          .fingerprint = true};
+}
+
 template <Scalar T>
-Builtin<T>::Builtin(const Model<float>& model, Arithmetic arithmetic)
+std::uint64_t identity_of(const Model<T>& model, const CacheKind& kind) {
+  std::uint64_t identity = mix(stream_of(name(kind)) + sizeof(T));
+  for (const auto& tensor : tensors(model)) {
+    for (const T value : tensor.values) identity = mix(identity ^ std::hash<T>{}(value));
+  }
+  return identity;
+}
+
+template <Scalar T>
+RotaryTable<T> negative_angles(const Config& config) {
+  RotaryTable<T> table = rotary_table<T>(config);
+  for (T& sine : table.sine) sine = -sine;
+  return table;
+}
+
+// Rounds the keys and values that a full forward computes as the cache rounds those that it stores.
+template <Scalar T>
+Observer<T> rounding(RowFormat format) {
+  if (format == RowFormat::native) return {};
+  return [format, row = std::vector<T>()](const SiteTensor<T>& tensor) mutable {
+    if (tensor.site != Site::key && tensor.site != Site::value) return;
+    row.resize(static_cast<std::size_t>(tensor.columns));
+    for (int r = 0; r < tensor.rows; ++r) {
+      for (int c = 0; c < tensor.columns; ++c) row[static_cast<std::size_t>(c)] = tensor.at(r, c);
+      round_row<T>(format, row);
+      for (int c = 0; c < tensor.columns; ++c) tensor.at(r, c) = row[static_cast<std::size_t>(c)];
+    }
+  };
+}
+
+}  // namespace
+
+template <Scalar T>
+Builtin<T>::Builtin(const Model<float>& model, Arithmetic arithmetic, const CacheKind& kind)
     : hello_{.name = "builtin",
              .vocabulary = model.config.vocabulary,
              .context = model.config.context,
              .compute = std::is_same_v<T, float> ? ScalarKind::f32 : ScalarKind::f64,
-             .fork = true,
-             .batch = true},
+             .can = capabilities(model.config, kind)},
       model_(cast<T>(model)),
+      kind_(kind),
+      identity_(identity_of(model_, kind)),
+      back_(negative_angles<T>(model.config)),
       uncached_(model_, ops_for<T>(arithmetic)),
-      cached_(model_, ops_for<T>(arithmetic)) {}
+      round_(rounding<T>(kind.format)),
+      cached_(model_, ops_for<T>(arithmetic)),
+      pool_(make_pool<T>(model.config, kind, identity_)) {}
 
 template <Scalar T>
 void Builtin<T>::full(const TokenBlock& block, Rows rows, Logits& out) {
-  copy_rows(uncached_.logits(block, rows), out);
+  copy_rows(uncached_.logits(block, rows, round_ ? &round_ : nullptr), out);
 }
 
 template <Scalar T>
 SequenceId Builtin<T>::open() {
   if (free_.empty()) {
-    caches_.push_back(std::make_unique<KvCache<T>>(model_.config));
-    open_.push_back(true);
-    next_position_.push_back(0);
-    return static_cast<SequenceId>(caches_.size()) - 1;
+    sequences_.push_back({&pool_->make()});
+    return static_cast<SequenceId>(sequences_.size()) - 1;
   }
   const SequenceId sequence = free_.back();
   free_.pop_back();
-  open_[static_cast<std::size_t>(sequence)] = true;
-  next_position_[static_cast<std::size_t>(sequence)] = 0;
+  sequences_[static_cast<std::size_t>(sequence)].open = true;
+  sequences_[static_cast<std::size_t>(sequence)].next_position = 0;
   return sequence;
 }
 
 template <Scalar T>
 void Builtin<T>::close(SequenceId sequence) {
-  cache(sequence).truncate(0);
-  open_[static_cast<std::size_t>(sequence)] = false;
+  pool_->truncate(cache(sequence), 0);
+  sequence_of(sequence).open = false;
   free_.push_back(sequence);
 }
 
@@ -69,10 +125,20 @@ void Builtin<T>::batch(std::span<const Feed> feeds, Rows rows, Logits& out) {
     }
     feeds_.push_back({fed, feed.tokens});
   }
+  cached_.validate(feeds_);
+  for (CacheFeed<T>& feed : feeds_) {
+    // Rows that are reused are not computed, so nobody may ask for their logits.
+    if (rows == Rows::last && hello_.can.reuse && feed.cache->next_position() == 0) {
+      feed.tokens =
+          feed.tokens.subspan(static_cast<std::size_t>(pool_->adopt(*feed.cache, feed.tokens)));
+    }
+  }
+  pool_->reserve(feeds_);
   copy_rows(cached_.feed(feeds_, rows, observer_ ? &observer_ : nullptr), out);
+  pool_->settle(feeds_);
   for (const PlannedRow& row : cached_.plan().rows) {
     const SequenceId sequence = feeds[static_cast<std::size_t>(row.sequence)].sequence;
-    next_position_[static_cast<std::size_t>(sequence)] = row.position + 1;
+    sequence_of(sequence).next_position = row.position + 1;
   }
   for (const Feed& feed : feeds) check_guards(feed.sequence);
 }
@@ -84,30 +150,128 @@ void Builtin<T>::truncate(SequenceId sequence, int length) {
     throw bad_input(
         {"truncate", "length", fmt::format("0 to {}", rows.length()), fmt::format("{}", length)});
   }
-  rows.truncate(length);
-  next_position_[static_cast<std::size_t>(sequence)] = length;
+  if (length == rows.length()) return;
+  pool_->truncate(rows, length);
+  sequence_of(sequence).next_position = rows.next_position();
 }
 
 template <Scalar T>
 SequenceId Builtin<T>::fork(SequenceId sequence) {
   const KvCache<T>& parent = cache(sequence);  // before open(), which may hand out this very id
   const SequenceId child = open();
-  cache(child).copy_from(parent);
-  next_position_[static_cast<std::size_t>(child)] =
-      next_position_[static_cast<std::size_t>(sequence)];
+  pool_->copy(parent, cache(child));
+  sequence_of(child).next_position = sequence_of(sequence).next_position;
   return child;
+}
+
+// By way of copies, as one sequence may be the source of several, itself included.
+template <Scalar T>
+void Builtin<T>::reorder(std::span<const SequenceId> sequences, std::span<const int> from) {
+  const auto count = static_cast<int>(sequences.size());
+  if (from.size() != sequences.size()) {
+    throw bad_input(
+        {"reorder", "sources", fmt::format("{}", count), fmt::format("{}", from.size())});
+  }
+  for (int i = 0; i < count; ++i) {
+    (void)cache(sequences[static_cast<std::size_t>(i)]);
+    if (std::ranges::count(sequences, sequences[static_cast<std::size_t>(i)]) > 1) {
+      throw bad_input({"reorder", "a sequence twice", "each sequence once",
+                       fmt::format("{}", sequences[static_cast<std::size_t>(i)])});
+    }
+    const int source = from[static_cast<std::size_t>(i)];
+    if (source < 0 || source >= count) {
+      throw bad_input(
+          {"reorder", "source", fmt::format("0 to {}", count - 1), fmt::format("{}", source)});
+    }
+  }
+  std::vector<SequenceId> copies;
+  for (const int source : from) copies.push_back(fork(sequences[static_cast<std::size_t>(source)]));
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    std::swap(sequence_of(sequences[i]), sequence_of(copies[i]));
+    close(copies[i]);
+  }
+}
+
+template <Scalar T>
+State Builtin<T>::save(SequenceId sequence) {
+  return save_rows(cache(sequence), identity_);
+}
+
+template <Scalar T>
+SequenceId Builtin<T>::load(std::span<const std::byte> state) {
+  const SequenceId sequence = open();
+  try {
+    load_rows(*pool_, cache(sequence), model_.config, state, identity_);
+  } catch (const Error&) {
+    close(sequence);
+    throw;
+  }
+  sequence_of(sequence).next_position = cache(sequence).next_position();
+  return sequence;
+}
+
+template <Scalar T>
+void Builtin<T>::shift(SequenceId sequence, int from, int to) {
+  if (!hello_.can.shift) unsupported("shift");
+  drop("shift", sequence, from, to - from);
+  move_back(*pool_, cache(sequence), from, to - from, model_.config, back_);
+  sequence_of(sequence).next_position = cache(sequence).next_position();
+}
+
+template <Scalar T>
+void Builtin<T>::evict(SequenceId sequence, int keep, int drop_count) {
+  if (!hello_.can.evict) unsupported("evict");
+  drop("evict", sequence, keep, drop_count);
+}
+
+template <Scalar T>
+void Builtin<T>::drop(std::string_view verb, SequenceId sequence, int first, int count) {
+  KvCache<T>& rows = cache(sequence);
+  if (first < 0 || count < 0 || first > rows.length() || count > rows.length() - first) {
+    throw bad_input({verb, "rows", fmt::format("some of the {} that are held", rows.length()),
+                     fmt::format("{} from row {} on", count, first)});
+  }
+  drop_rows(*pool_, rows, first, count);
+}
+
+template <Scalar T>
+int Builtin<T>::lookup(std::span<const int> tokens) {
+  if (!hello_.can.reuse) unsupported("lookup");
+  return pool_->lookup(tokens);
 }
 
 template <Scalar T>
 Held Builtin<T>::held(SequenceId sequence) const {
   const KvCache<T>& rows = cache(sequence);
-  check_guards(sequence);
-  if (!rows.poison_intact()) {
-    throw EngineError(
-        fmt::format("builtin: sequence {}: a row that is not held was written", sequence));
+  const std::string complaint = pool_->complaint(rows);
+  if (!complaint.empty()) {
+    throw EngineError(fmt::format("builtin: sequence {}: {}", sequence, complaint));
   }
-  return {rows.length(), next_position_[static_cast<std::size_t>(sequence)],
+  return {rows.length(), sequences_[static_cast<std::size_t>(sequence)].next_position,
           rows.bytes(rows.length())};
+}
+
+template <Scalar T>
+Places Builtin<T>::places(SequenceId sequence) const {
+  const KvCache<T>& rows = cache(sequence);
+  Places places;
+  for (int row = 0; row < rows.length(); ++row) {
+    places.positions.push_back(rows.position(row));
+    places.slots.push_back(rows.slots().empty() ? row
+                                                : rows.slots()[static_cast<std::size_t>(row)]);
+  }
+  places.blocks = rows.places();
+  return places;
+}
+
+template <Scalar T>
+std::uint64_t Builtin<T>::fingerprint(SequenceId sequence) const {
+  return kvcheck::fingerprint(cache(sequence));
+}
+
+template <Scalar T>
+auto Builtin<T>::sequence_of(SequenceId sequence) -> Sequence& {
+  return sequences_[static_cast<std::size_t>(sequence)];
 }
 
 template <Scalar T>
@@ -118,26 +282,25 @@ KvCache<T>& Builtin<T>::cache(SequenceId sequence) {
 template <Scalar T>
 const KvCache<T>& Builtin<T>::cache(SequenceId sequence) const {
   const auto s = static_cast<std::size_t>(sequence);
-  if (sequence < 0 || s >= caches_.size() || !open_[s]) {
+  if (sequence < 0 || s >= sequences_.size() || !sequences_[s].open) {
     throw bad_input({"sequence", "not open", "an open sequence", fmt::format("{}", sequence)});
   }
-  return *caches_[s];
+  return *sequences_[s].cache;
 }
 
 template <Scalar T>
 void Builtin<T>::check_guards(SequenceId sequence) const {
   if (cache(sequence).guards_intact()) return;
-  throw EngineError(
-      fmt::format("builtin: sequence {}: memory around the cache was overwritten", sequence));
+  throw EngineError(fmt::format("builtin: sequence {}: {}", sequence, kGuardComplaint));
 }
 
 template class Builtin<float>;
 template class Builtin<double>;
 
 std::unique_ptr<Engine> make_builtin(const Model<float>& model, ScalarKind scalar,
-                                     Arithmetic arithmetic) {
-  if (scalar == ScalarKind::f32) return std::make_unique<Builtin<float>>(model, arithmetic);
-  return std::make_unique<Builtin<double>>(model, arithmetic);
+                                     Arithmetic arithmetic, const CacheKind& kind) {
+  if (scalar == ScalarKind::f32) return std::make_unique<Builtin<float>>(model, arithmetic, kind);
+  return std::make_unique<Builtin<double>>(model, arithmetic, kind);
 }
 
 }  // namespace kvcheck

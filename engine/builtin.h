@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The built-in engine behind the port: the two decoders, and a pool of caches for the sequences.
+// The built-in engine behind the port: the two decoders, and a pool of caches, of one
+// kind, for the sequences.
 #pragma once
 
 #include <memory>
 #include <vector>
 
+#include "engine/cache_pool.h"
 #include "engine/cached.h"
-#include "engine/kv_cache.h"
 #include "engine/port.h"
 #include "engine/uncached.h"
 
@@ -15,12 +16,14 @@ namespace kvcheck {
 template <Scalar T>
 class Builtin final : public Engine {
  public:
-  Builtin(const Model<float>& model, Arithmetic arithmetic);
+  Builtin(const Model<float>& model, Arithmetic arithmetic, const CacheKind& kind = {});
   // The decoders refer to the model inside.
   Builtin(const Builtin&) = delete;
   Builtin& operator=(const Builtin&) = delete;
 
   [[nodiscard]] const Hello& hello() const override { return hello_; }
+  // Where rows are stored in fewer bits, those of the full forward are rounded just so: the loss is
+  // no fault of the cache.
   void full(const TokenBlock& block, Rows rows, Logits& out) override;
   [[nodiscard]] SequenceId open() override;
   void close(SequenceId sequence) override;
@@ -28,7 +31,15 @@ class Builtin final : public Engine {
   void batch(std::span<const Feed> feeds, Rows rows, Logits& out) override;
   void truncate(SequenceId sequence, int length) override;
   [[nodiscard]] SequenceId fork(SequenceId sequence) override;
+  void reorder(std::span<const SequenceId> sequences, std::span<const int> from) override;
+  [[nodiscard]] State save(SequenceId sequence) override;
+  [[nodiscard]] SequenceId load(std::span<const std::byte> state) override;
+  void shift(SequenceId sequence, int from, int to) override;
+  void evict(SequenceId sequence, int keep, int drop) override;
+  [[nodiscard]] int lookup(std::span<const int> tokens) override;
   [[nodiscard]] Held held(SequenceId sequence) const override;
+  [[nodiscard]] Places places(SequenceId sequence) const override;
+  [[nodiscard]] std::uint64_t fingerprint(SequenceId sequence) const override;
 
   // Seams for tracing, experiments and faults; empty ones cost nothing. They see the cached decoder
   // only.
@@ -40,20 +51,32 @@ class Builtin final : public Engine {
  private:
   [[nodiscard]] const KvCache<T>& cache(SequenceId sequence) const;
   void check_guards(SequenceId sequence) const;
+  void drop(std::string_view verb, SequenceId sequence, int first, int count);
+
+  struct Sequence {
+    KvCache<T>* cache;
+    bool open = true;
+    int next_position = 0;  // one past the last planned one
+  };
+  [[nodiscard]] Sequence& sequence_of(SequenceId sequence);
 
   Hello hello_;
   const Model<T> model_;
+  const CacheKind kind_;
+  const std::uint64_t identity_;  // of the model, the scalar and the kind of cache
+  const RotaryTable<T> back_;     // negative angles
   Uncached<T> uncached_;
+  Observer<T> round_;  // of the full forward's keys and values; empty if nothing is rounded
   Cached<T> cached_;
   Observer<T> observer_;
-  std::vector<std::unique_ptr<KvCache<T>>> caches_;  // [sequence]; kept, poisoned, when closed
-  std::vector<bool> open_;                           // [sequence]
-  std::vector<int> next_position_;                   // [sequence]: one past the last planned one
+  std::unique_ptr<CachePool<T>> pool_;
+  std::vector<Sequence> sequences_;  // kept, empty, when closed
   std::vector<SequenceId> free_;
   std::vector<CacheFeed<T>> feeds_;
 };
 
 [[nodiscard]] std::unique_ptr<Engine> make_builtin(const Model<float>& model, ScalarKind scalar,
-                                                   Arithmetic arithmetic);
+                                                   Arithmetic arithmetic,
+                                                   const CacheKind& kind = {});
 
 }  // namespace kvcheck

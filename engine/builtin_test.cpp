@@ -39,7 +39,7 @@ TEST(Builtin, says_what_it_is) {
   EXPECT_EQ(engine.hello().vocabulary, model().config.vocabulary);
   EXPECT_EQ(engine.hello().context, model().config.context);
   EXPECT_EQ(engine.hello().compute, ScalarKind::f32);
-  EXPECT_TRUE(engine.hello().fork && engine.hello().batch);
+  EXPECT_TRUE(engine.hello().can.fork && engine.hello().can.batch);
 }
 
 TEST(Builtin, feeds_give_the_logits_of_full_forwards) {

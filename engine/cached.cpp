@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Executing a step plan over flat caches.
+// Executing a step plan.
 #include "engine/cached.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 
 #include "engine/error.h"
 #include "engine/tokens.h"
@@ -20,15 +22,14 @@ Cached<T>::Cached(const Model<T>& model, const Ops<T>& ops)
       epsilon_(static_cast<T>(model.config.norm_epsilon)),
       scale_(static_cast<T>(1.0L / std::sqrt(static_cast<long double>(model.config.head_size)))),
       query_row_(static_cast<std::size_t>(model.config.query_width())),
-      attended_row_(query_row_.size()) {}
+      attended_row_(query_row_.size()),
+      key_row_(static_cast<std::size_t>(model.config.kv_width())),
+      value_row_(key_row_.size()) {}
 
 template <Scalar T>
 View<const T> Cached<T>::feed(std::span<const CacheFeed<T>> feeds, Rows rows,
                               const Observer<T>* observer) {
-  for (const CacheFeed<T>& feed : feeds) {
-    validate_tokens(model_.config, feed.tokens,
-                    feed.cache->length() + static_cast<int>(feed.tokens.size()), "feed");
-  }
+  validate(feeds);
   observer_ = observer;
   make_plan(feeds);
   embed(feeds);
@@ -48,32 +49,95 @@ View<const T> Cached<T>::feed(std::span<const CacheFeed<T>> feeds, Rows rows,
 }
 
 template <Scalar T>
+void Cached<T>::validate(std::span<const CacheFeed<T>> feeds) const {
+  for (const CacheFeed<T>& feed : feeds) {
+    validate_tokens(model_.config, feed.tokens,
+                    feed.cache->next_position() + static_cast<int>(feed.tokens.size()), "feed");
+  }
+}
+
+template <Scalar T>
 void Cached<T>::make_plan(std::span<const CacheFeed<T>> feeds) {
   planned_.clear();
   for (const CacheFeed<T>& feed : feeds) {
-    planned_.push_back({feed.cache->length(), static_cast<int>(feed.tokens.size())});
+    const KvCache<T>& cache = *feed.cache;
+    planned_.push_back({.held = cache.length(),
+                        .tokens = static_cast<int>(feed.tokens.size()),
+                        .ahead = cache.next_position() - cache.length(),
+                        .slots = cache.slots(),
+                        .positions = cache.positions(),
+                        .rings = cache.rings()});
   }
   plan_step(model_.config, planned_, plan_);
   if (rewrite_) rewrite_(plan_);
   positions_.clear();
   for (const PlannedRow& row : plan_.rows) positions_.push_back(row.position);
-  check_plan();
+  check_plan(feeds);
 }
 
 // A plan may be wrong, and is then carried out, but not outside of what there is.
 template <Scalar T>
-void Cached<T>::check_plan() const {
+void Cached<T>::check_plan(std::span<const CacheFeed<T>> feeds) const {
   const Config& config = model_.config;
-  const auto outside = [&](int index) { return index < 0 || index >= config.context; };
+  const auto within = [](int index, std::size_t size) {
+    return index >= 0 && static_cast<std::size_t>(index) < size;
+  };
+  const auto all_within = [&](const std::vector<int>& indices, std::size_t count, int size) {
+    return indices.size() == count && std::ranges::all_of(indices, [&](int index) {
+             return within(index, static_cast<std::size_t>(size));
+           });
+  };
+  const auto layers = static_cast<std::size_t>(config.layers);
+  if (!all_within(plan_.write_store, layers, config.layers) ||
+      !all_within(plan_.read_store, layers, config.layers) ||
+      !all_within(plan_.view_of_layer, layers, static_cast<int>(plan_.views.size())) ||
+      !all_within(plan_.kv_head_of, static_cast<std::size_t>(config.query_heads),
+                  config.kv_heads) ||
+      !all_within(plan_.length_after, feeds.size(), config.context + 1)) {
+    throw EngineError("a plan names a layer, K/V head, view or length that there is not");
+  }
   for (const PlannedRow& row : plan_.rows) {
-    if (outside(row.position) || outside(row.slot)) {
-      throw EngineError(fmt::format("a planned position {} or slot {} lies past the context of {}",
-                                    row.position, row.slot, config.context));
+    if (!within(row.sequence, feeds.size()) ||
+        !within(row.position, static_cast<std::size_t>(config.context))) {
+      throw EngineError(fmt::format("a planned position {} lies past the context of {}",
+                                    row.position, config.context));
     }
   }
-  for (const SlotView& view : plan_.views) {
-    if (std::ranges::any_of(view.slots, outside)) {
-      throw EngineError(fmt::format("a planned view lies past the context of {}", config.context));
+  for (int v = 0; v < static_cast<int>(plan_.views.size()); ++v) check_view(v, feeds);
+}
+
+// Slots that a store has in every layer that reads or writes by this view.
+template <Scalar T>
+int Cached<T>::slots_of(int view, const KvStore<T>& store) const {
+  int slots = std::numeric_limits<int>::max();
+  for (std::size_t l = 0; l < plan_.view_of_layer.size(); ++l) {
+    if (plan_.view_of_layer[l] != view) continue;
+    slots = std::min({slots, store.slots(plan_.read_store[l]), store.slots(plan_.write_store[l])});
+  }
+  return slots;
+}
+
+template <Scalar T>
+void Cached<T>::check_view(int view, std::span<const CacheFeed<T>> feeds) const {
+  const SlotView& checked = plan_.views[static_cast<std::size_t>(view)];
+  const std::size_t rows = plan_.rows.size();
+  const bool whole =
+      checked.first.size() == rows + 1 && checked.first.front() == 0 &&
+      checked.first.back() == static_cast<int>(checked.slots.size()) &&
+      std::ranges::adjacent_find(checked.first, std::greater_equal<>()) == checked.first.end() &&
+      (checked.write.empty() || checked.write.size() == rows);
+  if (!whole) throw EngineError("a planned view leaves a row without a slot to see");
+  int sequence = -1;
+  int slots = 0;
+  const auto outside = [&](int slot) { return slot < 0 || slot >= slots; };
+  for (std::size_t r = 0; r < rows; ++r) {
+    if (plan_.rows[r].sequence != sequence) {
+      sequence = plan_.rows[r].sequence;
+      slots = slots_of(view, feeds[static_cast<std::size_t>(sequence)].cache->store());
+    }
+    const int written = checked.write.empty() ? plan_.rows[r].slot : checked.write[r];
+    if (outside(written) || std::ranges::any_of(checked.of(static_cast<int>(r)), outside)) {
+      throw EngineError(fmt::format("a planned slot lies past the {} that there are", slots));
     }
   }
 }
@@ -122,7 +186,6 @@ void Cached<T>::attention(int layer, std::span<const CacheFeed<T>> feeds) {
   observe(Site::query, layer, query);
   observe(Site::key, layer, key);
   observe(Site::value, layer, value);
-  store(layer, feeds);
   attend(layer, feeds);
   observe(Site::attention, layer, attended_.view());
   const View<T> projected = projected_.reshape(x.rows, config.width);
@@ -133,23 +196,8 @@ void Cached<T>::attention(int layer, std::span<const CacheFeed<T>> feeds) {
   observe(Site::attention_residual, layer, x);
 }
 
-// All rows of the step are stored before any of them attends: a row of a chunk sees the rows before
-// it.
-template <Scalar T>
-void Cached<T>::store(int layer, std::span<const CacheFeed<T>> feeds) {
-  const int store = plan_.write_store[static_cast<std::size_t>(layer)];
-  const View<T> keys = key_.view();
-  const View<T> values = value_.view();
-  for (int r = 0; r < keys.rows; ++r) {
-    const PlannedRow& row = plan_.rows[static_cast<std::size_t>(r)];
-    KvCache<T>& cache = *feeds[static_cast<std::size_t>(row.sequence)].cache;
-    T* k = cache.key(store, row.slot);
-    T* v = cache.value(store, row.slot);
-    for (int f = 0; f < keys.features; ++f) k[f] = keys.feature(f)[r];
-    for (int f = 0; f < keys.features; ++f) v[f] = values.feature(f)[r];
-  }
-}
-
+// Each row is stored and then attends, before the next one is stored: in a ring that one may take
+// the slot of a row that this one still sees.
 template <Scalar T>
 void Cached<T>::attend(int layer, std::span<const CacheFeed<T>> feeds) {
   const View<T> query = query_.view();
@@ -157,10 +205,12 @@ void Cached<T>::attend(int layer, std::span<const CacheFeed<T>> feeds) {
   for (int r = 0; r < query.rows; ++r) {
     const auto sequence =
         static_cast<std::size_t>(plan_.rows[static_cast<std::size_t>(r)].sequence);
+    KvStore<T>& store = feeds[sequence].cache->store();
+    store_row(layer, r, store);
     for (int f = 0; f < query.features; ++f) {
       query_row_[static_cast<std::size_t>(f)] = query.feature(f)[r];
     }
-    attend_row(layer, r, *feeds[sequence].cache);
+    attend_row(layer, r, store);
     for (int f = 0; f < query.features; ++f) {
       out.feature(f)[r] = attended_row_[static_cast<std::size_t>(f)];
     }
@@ -168,14 +218,45 @@ void Cached<T>::attend(int layer, std::span<const CacheFeed<T>> feeds) {
 }
 
 template <Scalar T>
-void Cached<T>::attend_row(int layer, int row, const KvCache<T>& cache) {
+void Cached<T>::store_row(int layer, int row, KvStore<T>& store) {
+  const auto r = static_cast<std::size_t>(row);
+  const View<T> keys = key_.view();
+  const View<T> values = value_.view();
+  for (int f = 0; f < keys.features; ++f) {
+    key_row_[static_cast<std::size_t>(f)] = keys.feature(f)[row];
+    value_row_[static_cast<std::size_t>(f)] = values.feature(f)[row];
+  }
+  const SlotView& view = view_of(layer);
+  const int slot = view.write.empty() ? plan_.rows[r].slot : view.write[r];
+  store.write(plan_.write_store[static_cast<std::size_t>(layer)], slot, key_row_.data(),
+              value_row_.data());
+}
+
+template <Scalar T>
+auto Cached<T>::seen_rows(const KvStore<T>& store, int layer, std::span<const int> slots)
+    -> SeenRows {
+  if (store.format() == RowFormat::native) {
+    return {{store.key(layer, 0), store.stride(), slots, plan_.kv_head_of},
+            {store.value(layer, 0), store.stride(), slots, plan_.kv_head_of}};
+  }
+  const auto width = static_cast<std::size_t>(store.row());
+  decoded_keys_.resize(slots.size() * width);
+  decoded_values_.resize(slots.size() * width);
+  decoded_slots_.resize(slots.size());
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    store.read(layer, slots[i], &decoded_keys_[i * width], &decoded_values_[i * width]);
+    decoded_slots_[i] = static_cast<int>(i);
+  }
+  return {{decoded_keys_.data(), store.row(), decoded_slots_, plan_.kv_head_of},
+          {decoded_values_.data(), store.row(), decoded_slots_, plan_.kv_head_of}};
+}
+
+template <Scalar T>
+void Cached<T>::attend_row(int layer, int row, const KvStore<T>& store) {
   const Config& config = model_.config;
   const Heads heads{config.query_heads, config.kv_heads, config.head_size};
-  const auto l = static_cast<std::size_t>(layer);
-  const std::span<const int> slots =
-      plan_.views[static_cast<std::size_t>(plan_.view_of_layer[l])].of(row);
+  const std::span<const int> slots = view_of(layer).of(row);
   const int keys = static_cast<int>(slots.size());
-  const int store = plan_.read_store[l];
   const auto observe_scores = [&](Site site) {
     if (observer_ == nullptr) return;
     (*observer_)({site, layer, row, scores_.data(), heads.query_heads, keys, keys, 1});
@@ -183,15 +264,12 @@ void Cached<T>::attend_row(int layer, int row, const KvCache<T>& cache) {
   if (scores_.size() < slots.size() * static_cast<std::size_t>(heads.query_heads)) {
     scores_.resize(slots.size() * static_cast<std::size_t>(heads.query_heads));
   }
-  ops_.cached_scores(heads, query_row_.data(),
-                     {cache.key(store, 0), cache.slot_stride(), slots, plan_.kv_head_of}, scale_,
-                     scores_.data());
+  const SeenRows seen = seen_rows(store, plan_.read_store[static_cast<std::size_t>(layer)], slots);
+  ops_.cached_scores(heads, query_row_.data(), seen.keys, scale_, scores_.data());
   observe_scores(Site::scores);
   ops_.softmax(heads.query_heads, keys, 1, scores_.data());
   observe_scores(Site::probabilities);
-  ops_.cached_mix(heads, scores_.data(),
-                  {cache.value(store, 0), cache.slot_stride(), slots, plan_.kv_head_of},
-                  attended_row_.data());
+  ops_.cached_mix(heads, scores_.data(), seen.values, attended_row_.data());
 }
 
 template <Scalar T>

@@ -16,14 +16,6 @@
 
 namespace kvcheck {
 
-// Tokens for one sequence. Feeding several at once is a batch: the products run over all rows
-// together, the attention of each row sees its own cache only.
-template <Scalar T>
-struct CacheFeed {
-  KvCache<T>* cache;
-  std::span<const int> tokens;
-};
-
 template <Scalar T>
 class Cached {
  public:
@@ -37,6 +29,9 @@ class Cached {
   View<const T> feed(std::span<const CacheFeed<T>> feeds, Rows rows,
                      const Observer<T>* observer = nullptr);
 
+  // What feed() throws Error for, and nothing else.
+  void validate(std::span<const CacheFeed<T>> feeds) const;
+
   // Every plan passes through `rewrite` before it is executed; empty for none.
   void rewrite_plans(PlanRewrite rewrite) { rewrite_ = std::move(rewrite); }
   // The plan of the last step.
@@ -44,12 +39,24 @@ class Cached {
 
  private:
   void make_plan(std::span<const CacheFeed<T>> feeds);
-  void check_plan() const;
+  void check_plan(std::span<const CacheFeed<T>> feeds) const;
+  void check_view(int view, std::span<const CacheFeed<T>> feeds) const;
+  [[nodiscard]] int slots_of(int view, const KvStore<T>& store) const;
   void embed(std::span<const CacheFeed<T>> feeds);
   void attention(int layer, std::span<const CacheFeed<T>> feeds);
-  void store(int layer, std::span<const CacheFeed<T>> feeds);
   void attend(int layer, std::span<const CacheFeed<T>> feeds);
-  void attend_row(int layer, int row, const KvCache<T>& cache);
+  void store_row(int layer, int row, KvStore<T>& store);
+  void attend_row(int layer, int row, const KvStore<T>& store);
+  // The rows of the slots that a row sees, decoded if they are not stored as numbers.
+  struct SeenRows {
+    CachedRows<T> keys;
+    CachedRows<T> values;
+  };
+  [[nodiscard]] SeenRows seen_rows(const KvStore<T>& store, int layer, std::span<const int> slots);
+  [[nodiscard]] const SlotView& view_of(int layer) const {
+    const auto view = plan_.view_of_layer[static_cast<std::size_t>(layer)];
+    return plan_.views[static_cast<std::size_t>(view)];
+  }
   void mlp(int layer);
   View<T> answered(Rows rows);
   void observe(Site site, int layer, View<T> view) const;
@@ -68,8 +75,11 @@ class Cached {
   std::vector<PlannedFeed> planned_;
   std::vector<int> positions_;
   Block<T> x_, normed_, query_, key_, value_, attended_, projected_, gate_, up_, last_, logits_;
-  AlignedVector<T> query_row_, attended_row_;  // [query_heads, head_size]
-  AlignedVector<T> scores_;                    // [query head][visible key]
+  AlignedVector<T> query_row_, attended_row_;       // [query_heads, head_size]
+  AlignedVector<T> key_row_, value_row_;            // [kv_heads, head_size]
+  AlignedVector<T> decoded_keys_, decoded_values_;  // [visible key][kv_heads, head_size]
+  std::vector<int> decoded_slots_;                  // 0, 1, 2 ...
+  AlignedVector<T> scores_;                         // [query head][visible key]
 };
 
 }  // namespace kvcheck

@@ -143,13 +143,13 @@ TYPED_TEST(KvCacheOf, a_copy_does_not_share_memory) {
 }
 
 TYPED_TEST(KvCacheOf, a_cache_of_another_shape_is_not_copied) {
-  Config longer = shape();
-  ++longer.context;
+  Config shorter = shape();
+  --shorter.context;
   Config wider = shape();
   ++wider.head_size;
   KvCache<TypeParam> cache(shape());
-  EXPECT_THROW(cache.copy_from(KvCache<TypeParam>(longer)), InternalError);
   EXPECT_THROW(cache.copy_from(KvCache<TypeParam>(wider)), InternalError);
+  EXPECT_THROW(KvCache<TypeParam>(shorter).copy_from(filled<TypeParam>(kCapacity)), InternalError);
 }
 
 // The guard scalars before and after the rows of `first`, where `last` is the row of the last slot.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The right answers to the questions of a cached step, for flat caches: slot = position.
+// The right answers to the questions of a cached step.
 #include "engine/step_plan.h"
 
 #include <algorithm>
@@ -8,34 +8,58 @@
 namespace kvcheck {
 namespace {
 
+int slot_of(const PlannedFeed& feed, int row) {
+  return feed.slots.empty() ? row : feed.slots[static_cast<std::size_t>(row)];
+}
+
+int position_of(const PlannedFeed& feed, int row) {
+  if (row >= feed.held) return row + feed.ahead;
+  return feed.positions.empty() ? row : feed.positions[static_cast<std::size_t>(row)];
+}
+
 void plan_rows(std::span<const PlannedFeed> feeds, StepPlan& plan) {
   plan.rows.clear();
   plan.length_after.clear();
   for (int s = 0; s < static_cast<int>(feeds.size()); ++s) {
     const PlannedFeed& feed = feeds[static_cast<std::size_t>(s)];
-    for (int i = 0; i < feed.tokens; ++i) {
-      const int position = feed.held + i;
-      plan.rows.push_back({.sequence = s, .position = position, .slot = position});
+    for (int row = feed.held; row < feed.held + feed.tokens; ++row) {
+      plan.rows.push_back(
+          {.sequence = s, .position = row + feed.ahead, .slot = slot_of(feed, row)});
     }
     plan.length_after.push_back(feed.held + feed.tokens);
   }
 }
 
+// The oldest row that a query at `position` sees in `layer`.
+int first_row(const Config& config, int layer, const PlannedFeed& feed, int position) {
+  const int first = config.first_visible(layer, position);
+  if (feed.positions.empty() && feed.ahead == 0) return first;
+  int row = 0;
+  while (position_of(feed, row) < first) ++row;
+  return row;
+}
+
 // The slots that the rows see in `layer`: itself and everything before it, or as far back as the
 // window goes.
-void fill_view(const Config& config, int layer, const StepPlan& plan, SlotView& view) {
+void fill_view(const Config& config, int layer, std::span<const PlannedFeed> feeds,
+               SlotView& view) {
   view.first.assign(1, 0);
   view.slots.clear();
-  for (const PlannedRow& row : plan.rows) {
-    for (int slot = config.first_visible(layer, row.position); slot <= row.position; ++slot) {
-      view.slots.push_back(slot);
+  view.write.clear();
+  for (const PlannedFeed& feed : feeds) {
+    const int ring = feed.rings.empty() ? 0 : feed.rings[static_cast<std::size_t>(layer)];
+    const auto slot = [&](int row) { return ring > 0 ? row % ring : slot_of(feed, row); };
+    for (int query = feed.held; query < feed.held + feed.tokens; ++query) {
+      const int first = first_row(config, layer, feed, position_of(feed, query));
+      for (int row = first; row <= query; ++row) view.slots.push_back(slot(row));
+      view.first.push_back(static_cast<int>(view.slots.size()));
+      if (ring > 0) view.write.push_back(slot(query));
     }
-    view.first.push_back(static_cast<int>(view.slots.size()));
   }
 }
 
 // Layers of equal window share a view.
-void plan_views(const Config& config, StepPlan& plan) {
+void plan_views(const Config& config, std::span<const PlannedFeed> feeds, StepPlan& plan) {
   plan.view_of_layer.assign(static_cast<std::size_t>(config.layers), 0);
   std::size_t used = 0;
   for (std::size_t layer = 0; layer < config.windows.size(); ++layer) {
@@ -47,7 +71,7 @@ void plan_views(const Config& config, StepPlan& plan) {
       continue;
     }
     if (plan.views.size() == used) plan.views.emplace_back();
-    fill_view(config, static_cast<int>(layer), plan, plan.views[used]);
+    fill_view(config, static_cast<int>(layer), feeds, plan.views[used]);
     plan.view_of_layer[layer] = static_cast<int>(used++);
   }
   plan.views.resize(used);
@@ -57,7 +81,7 @@ void plan_views(const Config& config, StepPlan& plan) {
 
 void plan_step(const Config& config, std::span<const PlannedFeed> feeds, StepPlan& plan) {
   plan_rows(feeds, plan);
-  plan_views(config, plan);
+  plan_views(config, feeds, plan);
   plan.kv_head_of.resize(static_cast<std::size_t>(config.query_heads));
   for (int h = 0; h < config.query_heads; ++h) {
     plan.kv_head_of[static_cast<std::size_t>(h)] = h / config.group();

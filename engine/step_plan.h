@@ -16,13 +16,14 @@ namespace kvcheck {
 struct PlannedRow {
   int sequence;  // index into the feeds of this step
   int position;  // absolute index of the token: which learned position or rotation it takes
-  int slot;      // where its K/V row goes
+  int slot;      // where its K/V row goes, in layers without a ring
 };
 
 // Which slots each row sees, in position order. Layers with the same window share a view.
 struct SlotView {
   std::vector<int> first;  // [rows + 1]: row r sees slots[first[r]] .. slots[first[r + 1] - 1]
   std::vector<int> slots;
+  std::vector<int> write;  // [rows]: where the K/V rows go in layers with a ring, else empty
 
   [[nodiscard]] std::span<const int> of(int row) const {
     const auto r = static_cast<std::size_t>(row);
@@ -41,17 +42,21 @@ struct StepPlan {
   std::vector<int> read_store;     // [layers]: the layer whose store this layer reads
 };
 
-// A feed as the plan sees it: how many rows the sequence holds, and how many tokens come.
+// A feed as the plan sees it: what the sequence holds, and how many tokens come.
 struct PlannedFeed {
-  int held;
+  int held;  // rows
   int tokens;
+  int ahead = 0;                        // of the next position before the number of rows
+  std::span<const int> slots = {};      // [held + tokens, or more]; empty: slot = row
+  std::span<const int> positions = {};  // [held]; empty: position = row
+  std::span<const int> rings = {};  // [layers]: rows of a ring, slot = row modulo these; 0: none
 };
 
 // Rewrites a plan before it is executed: how a fault, or an experiment, enters.
 using PlanRewrite = std::function<void(StepPlan&)>;
 
-// The right plan for feeding several sequences in one step over flat caches. Fills `plan`, whose
-// memory is reused. The feeds must fit the context.
+// The right plan for feeding several sequences in one step. Fills `plan`, whose memory is reused.
+// The feeds must fit the context. Either all of them have rings or none.
 void plan_step(const Config& config, std::span<const PlannedFeed> feeds, StepPlan& plan);
 
 }  // namespace kvcheck

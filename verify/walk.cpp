@@ -150,7 +150,7 @@ void PrefixWalk::compute(Level& level, std::size_t first, std::size_t count) {
 // An engine that cannot copy sequences is fed the prefix again for each sibling; one that cannot
 // feed several at once is fed one after the other.
 void PrefixWalk::step_together(Level& level, SequenceId parent) {
-  const Hello& can = engine_.hello();
+  const Capabilities& can = engine_.hello().can;
   const auto count = static_cast<std::size_t>(level.siblings);
   const std::span<const int> last = std::span<const int>(level.tokens).last(count);
   feeds_.clear();

@@ -29,8 +29,8 @@ class ScriptedEngine final : public Engine {
  public:
   explicit ScriptedEngine(bool fork = true, bool batch = true) {
     hello_.vocabulary = 2;  // logits a row, whatever the tree walks over
-    hello_.fork = fork;
-    hello_.batch = batch;
+    hello_.can.fork = fork;
+    hello_.can.batch = batch;
   }
 
   const Hello& hello() const override { return hello_; }
