@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 namespace kvcheck {
@@ -65,6 +66,23 @@ std::string in_quotes(std::string_view text) { return '"' + one_line(text) + '"'
 
 std::string path_text(const std::filesystem::path& path) {
   return one_line(path.string(), std::numeric_limits<std::size_t>::max());
+}
+
+std::string shell_word(std::string_view text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+:/,=@-";
+  const auto plain = [&](char c) { return kPlain.find(c) != kPlain.npos; };
+  if (!text.empty() && std::ranges::all_of(text, plain)) return std::string(text);
+  const bool printable = one_line(text, std::numeric_limits<std::size_t>::max()) == text;
+  std::string word;
+  for (const char c : text) {
+    if (!printable && !plain(c)) {  // octal numbers are what every printf knows
+      word += fmt::format("\\{:03o}", static_cast<unsigned char>(c));
+    } else {
+      word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    }
+  }
+  return printable ? fmt::format("'{}'", word) : fmt::format("\"$(printf '{}')\"", word);
 }
 
 }  // namespace kvcheck

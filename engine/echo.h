@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Text from outside, made fit to stand in a message of one line.
+// Text from outside, made fit to stand in a message or a command of one line.
 #pragma once
 
 #include <cstddef>
@@ -21,5 +21,8 @@ inline constexpr std::size_t kEchoMax = 60;
 
 // How a message names a file: in full, since a cut path is no use to anybody.
 [[nodiscard]] std::string path_text(const std::filesystem::path& path);
+
+// What a shell reads back as one argument of just these bytes, in printable characters.
+[[nodiscard]] std::string shell_word(std::string_view text);
 
 }  // namespace kvcheck

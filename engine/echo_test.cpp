@@ -47,6 +47,18 @@ TEST(Echo, does_not_cut_paths) {
   EXPECT_EQ(path_text(std::string(100, 'x') + "\n"), std::string(100, 'x') + "\\n");
 }
 
+TEST(Echo, shell_words_are_quoted_where_a_shell_would_touch_them) {
+  EXPECT_EQ(shell_word("gen:wide:1"), "gen:wide:1");
+  EXPECT_EQ(shell_word(""), "''");
+  EXPECT_EQ(shell_word("a model, $HOME"), "'a model, $HOME'");
+  EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
+  EXPECT_EQ(shell_word("gr\xc3\xb6\xc3\x9f"
+                       "er"),
+            "'gr\xc3\xb6\xc3\x9f"
+            "er'");
+  EXPECT_EQ(shell_word("m\xff %'\n"), "\"$(printf 'm\\377\\040\\045\\047\\012')\"");
+}
+
 RC_GTEST_PROP(Echo, gives_one_short_line_for_any_bytes, (const std::string& bytes)) {
   const std::string line = one_line(bytes);
   RC_ASSERT(line.size() <= kEchoMax + 6);

@@ -83,12 +83,18 @@ template <Scalar T>
   return arithmetic == Arithmetic::row ? row_ops<T>() : matrix_ops<T>();
 }
 
-// Cosine and sine of every (position, pair), [context, head_size / 2]: angles position * base^(-2 i
-// / head_size), computed in long double and rounded once. RoFormer (arXiv 2104.09864),
+// Positions of a table; beyond, the very same numbers are computed when they are needed. A context
+// of millions would otherwise take longer to set up than what it is set up for.
+inline constexpr int kRotaryPositionsMax = 8192;
+
+// Cosine and sine of every (position, pair), [positions, head_size / 2]: angles position * base^(-2
+// i / head_size), computed in long double and rounded once. RoFormer (arXiv 2104.09864),
 // section 3.2.2.
 template <Scalar T>
 struct RotaryTable {
   int pairs = 0;
+  int positions = 0;                     // the context, but no more than kRotaryPositionsMax
+  std::vector<long double> frequencies;  // [pairs] base^(-2 i / head_size)
   std::vector<T> cosine;
   std::vector<T> sine;
 };

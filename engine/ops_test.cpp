@@ -394,5 +394,33 @@ TYPED_TEST(BothOps, softmax_of_a_nan_is_nan_for_its_head_only) {
   }
 }
 
+// ---- Rotary positions
+
+// A pair (1, 0) turns to (cosine, sine); the last position of the table, and the first ones beyond.
+TYPED_TEST(BothOps, rotary_positions_beyond_the_table_turn_by_the_same_rule) {
+  using T = TypeParam;
+  Config config = tiny_config();
+  config.positions = Positions::rotary;
+  config.head_size = 4;
+  config.context = 1 << 24;
+  config.rotary_base = 10000;
+  const RotaryTable<T> table = rotary_table<T>(config);
+  EXPECT_EQ(table.cosine.size(), 2U * kRotaryPositionsMax);
+  const int last = kRotaryPositionsMax - 1;
+  for (const int position : {last, last + 1, last + 2, config.context - 1}) {
+    std::vector<T> x{1, 1, 0, 0, 1, 1, 0, 0};  // [feature][row]
+    rotate(table, RotaryPairs::interleaved, std::vector<int>{position, 0}, 4,
+           View<T>{x.data(), 2, 4, 2});
+    for (const std::size_t i : {0U, 1U}) {
+      const long double frequency = i == 0 ? 1 : 1 / std::sqrt(10000.0L);
+      const long double angle = position * frequency;
+      const long double bound = kEpsilon<T> + 2 * angle * kEpsilon<long double>;
+      EXPECT_LE(std::abs(x[4 * i] - std::cos(angle)), bound) << position;
+      EXPECT_LE(std::abs(x[4 * i + 2] - std::sin(angle)), bound) << position;
+      EXPECT_EQ(x[4 * i + 1], T(1)) << "position 0 stays";
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kvcheck

@@ -369,26 +369,43 @@ const Ops<T>& row_ops() {
   return kOps;
 }
 
+// Cosine and sine of the angle by which a pair is rotated.
+template <Scalar T>
+struct Turn {
+  T cosine;
+  T sine;
+};
+
+template <Scalar T>
+Turn<T> turn_of(int position, long double frequency) {
+  const long double angle = position * frequency;
+  return {static_cast<T>(std::cos(angle)), static_cast<T>(std::sin(angle))};
+}
+
 template <Scalar T>
 RotaryTable<T> rotary_table(const Config& config) {
   RotaryTable<T> table;
   if (config.positions != Positions::rotary) return table;
   table.pairs = config.head_size / 2;
-  for (int position = 0; position < config.context; ++position) {
-    for (int i = 0; i < table.pairs; ++i) {
-      const long double exponent = -2.0L * i / config.head_size;
-      const long double angle =
-          position * std::pow(static_cast<long double>(config.rotary_base), exponent);
-      table.cosine.push_back(static_cast<T>(std::cos(angle)));
-      table.sine.push_back(static_cast<T>(std::sin(angle)));
+  for (int i = 0; i < table.pairs; ++i) {
+    const long double exponent = -2.0L * i / config.head_size;
+    table.frequencies.push_back(std::pow(static_cast<long double>(config.rotary_base), exponent));
+  }
+  table.positions = std::min(config.context, kRotaryPositionsMax);
+  for (int position = 0; position < table.positions; ++position) {
+    for (const long double frequency : table.frequencies) {
+      const Turn<T> turn = turn_of<T>(position, frequency);
+      table.cosine.push_back(turn.cosine);
+      table.sine.push_back(turn.sine);
     }
   }
   return table;
 }
 
-template <Scalar T>
-void rotate(const RotaryTable<T>& table, RotaryPairs pairs, std::span<const int> positions,
-            int head_size, View<T> x) {
+// turn_at(position, i) is that of pair i.
+template <Scalar T, typename TurnAt>
+void rotate_by(TurnAt turn_at, const RotaryTable<T>& table, RotaryPairs pairs,
+               std::span<const int> positions, int head_size, View<T> x) {
   const bool halves = pairs == RotaryPairs::halves;
   for (int head = 0; head < x.features / head_size; ++head) {
     for (int i = 0; i < table.pairs; ++i) {
@@ -396,13 +413,30 @@ void rotate(const RotaryTable<T>& table, RotaryPairs pairs, std::span<const int>
       T* a = x.feature(first);
       T* b = x.feature(first + (halves ? table.pairs : 1));
       for (int r = 0; r < x.rows; ++r) {
-        const auto at =
-            static_cast<std::size_t>(positions[static_cast<std::size_t>(r)] * table.pairs + i);
-        const T rotated = a[r] * table.cosine[at] - b[r] * table.sine[at];
-        b[r] = a[r] * table.sine[at] + b[r] * table.cosine[at];
+        const Turn<T> turn = turn_at(positions[static_cast<std::size_t>(r)], i);
+        const T rotated = a[r] * turn.cosine - b[r] * turn.sine;
+        b[r] = a[r] * turn.sine + b[r] * turn.cosine;
         a[r] = rotated;
       }
     }
+  }
+}
+
+template <Scalar T>
+void rotate(const RotaryTable<T>& table, RotaryPairs pairs, std::span<const int> positions,
+            int head_size, View<T> x) {
+  const auto known = [&](int position) { return position < table.positions; };
+  if (std::all_of(positions.begin(), positions.end(), known)) {
+    const auto look_up = [&](int position, int i) {
+      const auto at = static_cast<std::size_t>(position * table.pairs + i);
+      return Turn<T>{table.cosine[at], table.sine[at]};
+    };
+    rotate_by(look_up, table, pairs, positions, head_size, x);
+  } else {
+    const auto compute = [&](int position, int i) {
+      return turn_of<T>(position, table.frequencies[static_cast<std::size_t>(i)]);
+    };
+    rotate_by(compute, table, pairs, positions, head_size, x);
   }
 }
 

@@ -17,11 +17,14 @@ namespace {
 
 constexpr std::string_view kBlanks = " \t\r\v\f";  // \r: files from Windows end lines in \r\n
 
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
 using Ids = std::unordered_map<std::string_view, int>;
 
 // Calls visit(line, number) with the lines of `text`, numbered from 1, without their ends.
 template <typename Visit>
 void each_line(std::string_view text, Visit visit) {
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   int number = 0;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
@@ -84,7 +87,7 @@ void check_word(std::string_view word, std::string_view where) {
 
 std::vector<std::vector<int>> parse_sequences(std::string_view text, std::string_view where,
                                               std::span<const std::string> words,
-                                              int vocabulary_size) {
+                                              int vocabulary_size, std::size_t length_max) {
   Vocabulary vocabulary{{}, vocabulary_size};
   for (const std::string& word : words) {
     vocabulary.ids.emplace(word, static_cast<int>(vocabulary.ids.size()));
@@ -97,6 +100,11 @@ std::vector<std::vector<int>> parse_sequences(std::string_view text, std::string
     each_token(line, [&](std::string_view token) {
       tokens.push_back(parse_token(token, place, vocabulary));
     });
+    if (tokens.size() > length_max) {
+      throw bad_input({place, "sequence too long for the model",
+                       fmt::format("at most {} tokens", length_max),
+                       fmt::format("{}", tokens.size())});
+    }
     if (!tokens.empty()) sequences.push_back(std::move(tokens));
   });
   if (sequences.empty()) throw bad_input({where, "sequences", "at least one", "none"});

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Token sequences as text: one sequence a line, ids or words separated by blanks.
+// Token sequences as text: one sequence a line, ids or words separated by blanks. A byte order mark
+// before the first line, as some editors write it, is skipped.
 #pragma once
 
+#include <cstddef>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,11 +14,11 @@ namespace kvcheck {
 
 // Blank lines and lines that begin with "# " are skipped. `words` is [vocabulary_size], or empty
 // where the model has none. An unknown word, an id that is not one of 0..vocabulary_size - 1, and a
-// text without any sequence are Errors that name `where` and the line.
-[[nodiscard]] std::vector<std::vector<int>> parse_sequences(std::string_view text,
-                                                            std::string_view where,
-                                                            std::span<const std::string> words,
-                                                            int vocabulary_size);
+// text without any sequence are Errors that name `where` and the line; so is a sequence of more
+// than `length_max` tokens.
+[[nodiscard]] std::vector<std::vector<int>> parse_sequences(
+    std::string_view text, std::string_view where, std::span<const std::string> words,
+    int vocabulary_size, std::size_t length_max = std::numeric_limits<std::size_t>::max());
 
 // One word a line, exactly `vocabulary_size` different ones without blanks. Whole numbers and "#"
 // are no words: a sequence could not tell them from an id and from a comment.

@@ -35,6 +35,32 @@ TEST(Sequences, takes_any_blanks_and_line_ends) {
   EXPECT_EQ(with_ids("  1\t 2 \r\n\r\n003\r\n"), (Sequences{{1, 2}, {3}}));
 }
 
+// As Windows editors write it; in the middle of a text it is a character like any other.
+TEST(Sequences, a_byte_order_mark_before_the_first_is_skipped) {
+  EXPECT_EQ(with_ids("\xef\xbb\xbf"
+                     "1 2\n3"),
+            (Sequences{{1, 2}, {3}}));
+  EXPECT_EQ(with_ids("\xef\xbb\xbf# 3\n1"), (Sequences{{1}}));
+  EXPECT_EQ(parse_words("\xef\xbb\xbf"
+                        "a\nb",
+                        "words", 2),
+            (std::vector<std::string>{"a", "b"}));
+  EXPECT_NE(error_of([] {
+              (void)with_ids(
+                  "1\n\xef\xbb\xbf"
+                  "2");
+            }),
+            "no error");
+}
+
+TEST(Sequences, one_that_is_too_long_is_an_error_with_its_line) {
+  const auto up_to = [](std::size_t length_max) {
+    return error_of([&] { (void)parse_sequences("0\n\n0 1 2\n", "p", {}, 4, length_max); });
+  };
+  EXPECT_EQ(up_to(3), "no error");
+  EXPECT_EQ(up_to(2), "p:3: sequence too long for the model, expected at most 2 tokens, got 3");
+}
+
 TEST(Sequences, keeps_the_order_and_repeated_lines) {
   EXPECT_EQ(with_ids("2\n1\n2\n"), (Sequences{{2}, {1}, {2}}));
 }

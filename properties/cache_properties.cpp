@@ -7,6 +7,7 @@
 #include "engine/generated.h"
 #include "properties/claims.h"
 #include "properties/gen.h"
+#include "verify/case_text.h"
 #include "verify/models.h"
 #include "verify/noise.h"
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "engine/generated.h"
+#include "verify/case_text.h"
 
 namespace kvcheck {
 namespace {

@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <limits>
 #include <utility>
 
+#include "engine/echo.h"
 #include "reports/csv_reader.h"
 
 namespace kvcheck {
@@ -16,7 +18,7 @@ PrefixRow prefix_row(const CaseRecord& record, std::string_view reproduce) {
   const CaseResult& result = record.result;
   PrefixRow row;
   row.index = record.index;
-  row.model = subject.model;
+  row.model = one_line(subject.model, std::numeric_limits<std::size_t>::max());
   row.engine = subject.engine;
   row.scalar = subject.scalar;
   row.arithmetic = subject.arithmetic;

@@ -33,6 +33,12 @@ TEST(PrefixRow, leaves_empty_what_does_not_apply) {
             "crash,kvcheck repro kv1:y\n");
 }
 
+TEST(PrefixRow, has_no_control_characters_of_a_models_name) {
+  CaseRecord record = diverging_record();
+  record.subject.model = "m\x1b[31m\xff" + std::string(100, 'x');
+  EXPECT_EQ(prefix_row(record, "").model, "m\\x1b[31m\\xff" + std::string(100, 'x'));
+}
+
 TEST(PrefixRow, stands_under_the_check_that_ran_the_case) {
   CaseRecord record = diverging_record();
   record.reported_as = "stored";

@@ -54,6 +54,13 @@ fs::path named_folder(const fs::path& runs, const std::string& name) {
                    fmt::format("{} folders of this name", kNamesakesMax)});
 }
 
+// Renaming would not replace a folder, and the run's own would be there already.
+void require_no_folder(const fs::path& link) {
+  std::error_code ignored;
+  if (!fs::is_directory(fs::symlink_status(link, ignored))) return;
+  throw bad_input({path_text(link), "link to the latest run", "a link or nothing", "a folder"});
+}
+
 // A reader finds the link pointing to the old folder or to the new one, never missing.
 void point_to(const fs::path& link, const fs::path& target) {
   const fs::path temporary = link.string() + fmt::format(".{}.tmp", ::getpid());
@@ -73,6 +80,7 @@ void point_to(const fs::path& link, const fs::path& target) {
 fs::path make_run_folder(const RunFolderRequest& request) {
   if (request.out) return chosen_folder(*request.out);
   const fs::path runs = request.working_folder / "kvcheck-runs";
+  require_no_folder(runs / "latest");
   make_folder(runs);
   const std::string name =
       fmt::format("{:%Y%m%dT%H%M%SZ}-{}", fmt::gmtime(request.started), request.seed);

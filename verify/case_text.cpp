@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: MIT
-// Cases as tokens and as JSON. Both are written from and read into one list of named fields.
+// Both texts of a case are written from and read into one list of named fields.
+#include "verify/case_text.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "engine/echo.h"
 #include "engine/error.h"
 #include "engine/strict_json.h"
-#include "verify/replay.h"
+#include "verify/checks.h"
 
 namespace kvcheck {
 namespace {
@@ -145,6 +150,22 @@ std::string decode(std::string_view text, std::string_view where) {
   return decoded;
 }
 
+// Text that JSON can hold, and that decode() gives back.
+std::string json_text(const std::string& text) {
+  const bool as_it_is = one_line(text, std::numeric_limits<std::size_t>::max()) == text;
+  return as_it_is && text.find('%') == std::string::npos ? text : encode(text);
+}
+
+// An unknown check is an error. A schedule that a check does not look at would be shown beside
+// logits that were fed otherwise.
+void require_feeds(const Case& subject, std::string_view where) {
+  const Check& check = find_check(subject.check, where);
+  if (feeds_by(check, subject.schedule)) return;
+  throw bad_input({where, fmt::format("schedule of {}", check.id),
+                   check.feeds == Feeds::none ? "none" : "feeds of one token, as 1+1",
+                   to_text(subject.schedule)});
+}
+
 // Every field exactly once.
 Case read_fields(const std::map<std::string, std::string, std::less<>>& values,
                  std::string_view where) {
@@ -159,6 +180,7 @@ Case read_fields(const std::map<std::string, std::string, std::less<>>& values,
                                    [&](const Field& field) { return field.key == value.first; });
     if (!known) throw bad_input({where, "unknown field", "a field of a case", value.first});
   }
+  require_feeds(subject, where);
   return subject;
 }
 
@@ -197,7 +219,8 @@ Case parse_token(std::string_view token, std::string_view where) {
 
 std::string to_json(const Case& subject) {
   nlohmann::ordered_json object{{"version", 1}};
-  for (const Field& field : kFields) object[std::string(field.key)] = field.write(subject);
+  for (const Field& field : kFields)
+    object[std::string(field.key)] = json_text(field.write(subject));
   return object.dump(2) + "\n";
 }
 
@@ -211,7 +234,7 @@ Case parse_case_json(std::string_view text, std::string_view where) {
     } else if (key == "outcomes") {
       continue;  // for people
     } else if (value.is_string()) {
-      values.emplace(key, value.get<std::string>());
+      values.emplace(key, decode(value.get<std::string>(), where));
     } else {
       throw bad_input({where, key, "a string", value.dump()});
     }
@@ -219,5 +242,7 @@ Case parse_case_json(std::string_view text, std::string_view where) {
   if (!object.contains("version")) throw bad_input({where, "case version", "1", "nothing"});
   return read_fields(values, where);
 }
+
+std::string repro_line(const Case& subject) { return "kvcheck repro " + to_token(subject); }
 
 }  // namespace kvcheck

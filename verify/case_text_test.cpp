@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Cases survive being written as a token and as JSON, a shell leaves tokens alone, and every way in
 // which a text can be wrong has its message.
+#include "verify/case_text.h"
+
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -8,7 +10,6 @@
 #include <ostream>
 
 #include "engine/test_support.h"
-#include "verify/replay.h"
 
 namespace kvcheck {
 
@@ -86,12 +87,51 @@ TEST(CaseJson, notes_for_people_are_skipped) {
   EXPECT_EQ(parse_case_json(text, "x"), sample());
 }
 
+TEST(CaseJson, what_json_cannot_hold_is_encoded) {
+  Case subject = sample();
+  subject.model = "m\xff/50%";
+  EXPECT_NE(to_json(subject).find("\"m%ff/50%25\""), std::string::npos) << to_json(subject);
+  EXPECT_EQ(parse_case_json(to_json(subject), "x"), subject);
+  subject.model = "gr\xc3\xbc\xc3\x9f";
+  EXPECT_NE(to_json(subject).find("gr\xc3\xbc\xc3\x9f"), std::string::npos);
+}
+
+// An engine may fail before it is fed: such a case has no schedule, whatever its check.
+TEST(CaseToken, of_a_failing_engine_needs_no_schedule) {
+  for (const char* check : {"causality", "golden", "all-prefixes", "schedules", "accounting"}) {
+    Case subject = sample();
+    subject.check = check;
+    subject.schedule.clear();
+    EXPECT_EQ(parse_token(to_token(subject), "x"), subject);
+  }
+}
+
+TEST(CaseToken, with_a_schedule_that_its_check_does_not_look_at_is_an_error) {
+  const auto error = [](const char* check, Schedule schedule) {
+    Case subject = sample();
+    subject.check = check;
+    subject.schedule = std::move(schedule);
+    const std::string json = error_of([&] { (void)parse_case_json(to_json(subject), "f"); });
+    const std::string token = error_of([&] { (void)parse_token(to_token(subject), "f"); });
+    EXPECT_EQ(json, token);
+    return token;
+  };
+  for (const std::string check :
+       {"corpus-prefixes", "all-prefixes", "exact", "contract", "noise", "golden"}) {
+    EXPECT_EQ(error(check.c_str(), {1, 1, 1}), "no error");
+    EXPECT_EQ(error(check.c_str(), {2, 1}),
+              "f: schedule of " + check + ", expected feeds of one token, as 1+1, got 2+1");
+  }
+  EXPECT_EQ(error("causality", {1, 1, 1}), "f: schedule of causality, expected none, got 1+1+1");
+  EXPECT_EQ(error("accounting", {3}), "no error");
+}
+
 // ---- Every case there can be
 
 std::string any_text() {
   const auto pieces = *rc::gen::container<std::vector<std::string>>(rc::gen::element<std::string>(
       "a", "Z", "0", " ", ",", "=", "%", "\xc3\xa4", "\xe2\x82\xac", "/", ":", ".", "..", "'", "\"",
-      "$x", "`", ";", "|", "&", "\\", "\n", "\t", "~", "*", "gen:", "%41"));
+      "$x", "`", ";", "|", "&", "\\", "\n", "\t", "~", "*", "gen:", "%41", "\xff", "\xc3", "\x1b"));
   std::string text;
   for (const std::string& piece : pieces) text += piece;
   return text;
@@ -100,7 +140,7 @@ std::string any_text() {
 Case any_case() {
   const auto wide = rc::gen::resize(100, rc::gen::arbitrary<std::uint64_t>());
   Case subject;
-  subject.check = *rc::gen::element<std::string>("exact", "schedules", "no-such check");
+  subject.check = *rc::gen::element<std::string>("accounting", "schedules");
   subject.model = any_text();
   subject.model_hash = *rc::gen::element<std::string>("00000000", "deadbeef");
   subject.scalar = *rc::gen::element(ScalarKind::f32, ScalarKind::f64);
@@ -221,10 +261,13 @@ TEST(CaseJson, every_mistake_has_its_message) {
             "case.json: case, expected an object, got []");
 }
 
-// Percent signs mean nothing in JSON.
-TEST(CaseJson, values_are_not_percent_encoded) {
-  const std::string text = replaced(std::string(kJson), {"gen:plain:7", "a%20b"});
-  EXPECT_EQ(parse_case_json(text, "x").model, "a%20b");
+TEST(CaseJson, percent_signs_mean_what_they_mean_in_a_token) {
+  const auto with = [](const std::string& model) {
+    return replaced(std::string(kJson), {"gen:plain:7", model});
+  };
+  EXPECT_EQ(parse_case_json(with("a%20b"), "x").model, "a b");
+  EXPECT_EQ(error_of([&] { (void)parse_case_json(with("50%"), "x"); }),
+            "x: percent-encoding, expected two hex digits, got ");
 }
 
 }  // namespace

@@ -46,27 +46,31 @@ std::optional<Policy> contract(const ModelData& model) {
 
 constexpr std::array kChecks{
     Check{"corpus-prefixes", "a cached step gives the oracle's logits on every corpus prefix",
-          Group::prefixes, probe_prefixes, over<Source::corpus>, in_force, std::nullopt},
+          Group::prefixes, probe_prefixes, over<Source::corpus>, in_force, std::nullopt,
+          Feeds::single},
     Check{"all-prefixes", "a cached step gives the oracle's logits on every sequence of valid ids",
-          Group::prefixes, probe_prefixes, over<Source::all>, in_force, std::nullopt},
+          Group::prefixes, probe_prefixes, over<Source::all>, in_force, std::nullopt,
+          Feeds::single},
     Check{"random-prefixes", "a cached step gives the oracle's logits on random prefixes",
-          Group::prefixes, probe_prefixes, over<Source::random>, in_force, std::nullopt},
+          Group::prefixes, probe_prefixes, over<Source::random>, in_force, std::nullopt,
+          Feeds::single},
     Check{"file-prefixes", "a cached step gives the oracle's logits on the given prefixes",
-          Group::prefixes, probe_prefixes, over<Source::file>, in_force, std::nullopt},
+          Group::prefixes, probe_prefixes, over<Source::file>, in_force, std::nullopt,
+          Feeds::single},
     Check{"exact", "those rows agree to the last bit in row arithmetic", Group::prefixes, nullptr,
-          in_row_arithmetic, exact, std::nullopt},
+          in_row_arithmetic, exact, std::nullopt, Feeds::single},
     Check{"contract", "those rows keep the model's declared tolerance", Group::prefixes, nullptr,
-          with_contract, contract, std::nullopt},
+          with_contract, contract, std::nullopt, Feeds::single},
     Check{"noise", "those rows differ by no more than rounding explains", Group::prefixes, nullptr,
-          in_matrix_arithmetic, noise, std::nullopt},
+          in_matrix_arithmetic, noise, std::nullopt, Feeds::single},
     Check{"causality", "row i of a full forward is the own forward of the first i + 1 tokens",
-          Group::prefixes, probe_causality, over_largest, in_force, std::nullopt},
+          Group::prefixes, probe_causality, over_largest, in_force, std::nullopt, Feeds::none},
     Check{"golden", "both decoders give the logits of an independent float64 implementation",
-          Group::prefixes, probe_golden, with_golden, relative, ScalarKind::f64},
+          Group::prefixes, probe_golden, with_golden, relative, ScalarKind::f64, Feeds::single},
     Check{"schedules", "however a prefix is cut into feeds, every row is the oracle's",
-          Group::schedules, probe_schedules, over_largest, in_force, std::nullopt},
+          Group::schedules, probe_schedules, over_largest, in_force, std::nullopt, Feeds::any},
     Check{"accounting", "rows, positions and bytes count what was fed; refusals change nothing",
-          Group::schedules, probe_accounting, over_largest, exact, std::nullopt},
+          Group::schedules, probe_accounting, over_largest, exact, std::nullopt, Feeds::any},
 };
 
 }  // namespace
@@ -80,6 +84,12 @@ const Check& find_check(std::string_view id, std::string_view where) {
   std::vector<std::string_view> ids;
   for (const Check& check : kChecks) ids.push_back(check.id);
   throw bad_input({where, "unknown check", fmt::format("one of {}", fmt::join(ids, ", ")), id});
+}
+
+bool feeds_by(const Check& check, const Schedule& schedule) {
+  if (schedule.empty() || check.feeds == Feeds::any) return true;
+  const auto one = [](int length) { return length == 1; };
+  return check.feeds == Feeds::single && std::ranges::all_of(schedule, one);
 }
 
 ProbeFunction probe_of(const Check& check) {

@@ -30,6 +30,13 @@ struct Subject {
   Arithmetic arithmetic;
 };
 
+// How a check's probe feeds the cached path.
+enum class Feeds {
+  none,    // not at all
+  single,  // one token at a time
+  any,     // by the schedule of the case
+};
+
 struct Check {
   std::string_view id;
   std::string_view claim;
@@ -41,11 +48,15 @@ struct Check {
   std::optional<Policy> (*own_policy)(const ModelData&);
   // Its own scalar; none: the user's.
   std::optional<ScalarKind> scalar;
+  Feeds feeds;
 };
 
 [[nodiscard]] std::span<const Check> checks();
 // Throws Error for an unknown id.
 [[nodiscard]] const Check& find_check(std::string_view id, std::string_view where);
+// Whether the check can feed so. An empty schedule is every check's: a case at which the engine
+// failed before it was fed has none.
+[[nodiscard]] bool feeds_by(const Check& check, const Schedule& schedule);
 // What a case of this check is run with: its probe, or the prefix probe where it re-judges.
 [[nodiscard]] ProbeFunction probe_of(const Check& check);
 

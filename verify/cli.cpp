@@ -129,6 +129,10 @@ int run(const CLI::App& app, const Arguments& arguments, const std::vector<std::
   return run_report(arguments.report);
 }
 
+std::string before(const std::string& text, std::string_view end) {
+  return text.substr(0, text.find(end));
+}
+
 // CLI11's complaints in the words of all others.
 Error usage_error(const CLI::ParseError& error, const CLI::App& app, const std::string& first) {
   const bool of_program = first.starts_with('-');
@@ -141,8 +145,17 @@ Error usage_error(const CLI::ParseError& error, const CLI::App& app, const std::
     return bad_input(
         {command, "unknown option or argument", fmt::format("what `{}` lists", help), words});
   }
-  return Error(
-      fmt::format("{}: {}, expected what `{}` says", command, one_line(error.what(), 200), help));
+  const std::string said = error.what();
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+    return bad_input({command, "missing argument", before(said, " is required"), "nothing"});
+  }
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    constexpr std::string_view kCount = "received ";
+    const auto count = said.rfind(kCount);
+    return bad_input({before(said, ":"), "values", "one",
+                      count == said.npos ? "none" : said.substr(count + kCount.size())});
+  }
+  return bad_input({command, "usage", fmt::format("what `{}` says", help), said});
 }
 
 // An empty value would otherwise be taken for none at all.

@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "verify/models.h"
+#include "verify/verdict.h"
 
 namespace kvcheck {
 

@@ -87,16 +87,15 @@ TEST(CliBadInput, of_the_program_itself_points_to_a_help_that_is_there) {
 TEST(CliBadInput, counts_arguments) {
   expect_refusals(
       TestCommand(KVCHECK_BINARY),
-      {{"inspect", "inspect: MODEL is required, expected what `kvcheck inspect --help` says"},
-       {"repro", "repro: CASE is required, expected what `kvcheck repro --help` says"},
-       {"report", "report: RUN is required, expected what `kvcheck report --help` says"},
+      {{"inspect", "inspect: missing argument, expected MODEL, got nothing"},
+       {"repro", "repro: missing argument, expected CASE, got nothing"},
+       {"report", "report: missing argument, expected RUN, got nothing"},
        {"report a b",
         "report: unknown option or argument, expected what `kvcheck report --help` lists, got b"},
-       {"verify gen:plain:1 --jobs",
-        "verify: --jobs: 1 required N missing, expected what `kvcheck verify --help` says"},
-       {"verify gen:plain:1 --jobs 1 --jobs 2",
-        "verify: --jobs: At Most 1 required but received 2, expected what `kvcheck verify --help` "
-        "says"}});
+       {"verify gen:plain:1 --jobs", "--jobs: values, expected one, got none"},
+       {"verify gen:plain:1 --out", "--out: values, expected one, got none"},
+       {"verify gen:plain:1 --jobs 1 --jobs 2", "--jobs: values, expected one, got 2"},
+       {"verify --out a --out b --out c", "--out: values, expected one, got 3"}});
 }
 
 // ---- Values of options

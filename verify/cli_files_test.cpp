@@ -239,7 +239,7 @@ TEST(CliFiles, are_complete_after_an_interruption) {
   const auto first_check_done = [](const CommandResult& so_far) {
     return so_far.err.find(": check 1 of ") != std::string::npos;
   };
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const TestCommand kvcheck(KVCHECK_BINARY);
     const CommandResult result =
         kvcheck.run("verify gen:plain:1 --prefixes random:5000 --schedules all --out run",
@@ -252,6 +252,16 @@ TEST(CliFiles, are_complete_after_an_interruption) {
     EXPECT_THAT(files_in(kvcheck / "run"),
                 ElementsAre("junit.xml", "manifest.json", "prefixes.csv", "summary.json"));
   }
+}
+
+// nohup has the signal ignored, so that a run outlives its terminal.
+TEST(CliFiles, of_a_run_under_nohup_do_not_end_with_the_terminal) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const CommandResult result = kvcheck.shell(
+      "trap '' HUP; kvcheck verify gen:plain:1 --prefixes random:200 --out run & run=$!; "
+      "while ! test -e run/manifest.json; do sleep 0.01; done; kill -HUP $run; wait $run");
+  EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
+  EXPECT_FALSE(read_summary(kvcheck / "run/summary.json").interrupted);
 }
 
 TEST(CliFiles, that_a_killed_run_leaves_are_the_manifest_and_no_summary) {
@@ -335,15 +345,25 @@ TEST(CliStored, failures_that_cannot_be_read_are_named) {
   EXPECT_FALSE(fs::exists(kvcheck / "second"));
 }
 
-// A disk that is full or a place that is taken is no fault of the engine.
-TEST(CliStored, failures_that_cannot_be_kept_are_bad_input) {
+// A disk that is full or a place that is taken must not hide what a run finds.
+TEST(CliStored, failures_that_cannot_be_kept_are_told_of_once) {
   const TestCommand kvcheck(KVCHECK_BINARY);
   save_diverging_model(kvcheck / "model");
   write_bytes(kvcheck / ".kvcheck", "");
-  const CommandResult file = kvcheck.run("verify model --prefixes random:1 --out first");
-  EXPECT_EQ(file.exit_code, kExitUsage) << everything(file);
-  EXPECT_THAT(last_line(file.err), HasSubstr("expected a place to write to, got not a directory"));
-  fs::remove(kvcheck / ".kvcheck");
+  const CommandResult result = kvcheck.run("verify model --prefixes random:1 --out run");
+  EXPECT_EQ(result.exit_code, kExitDiverge) << everything(result);
+  const std::vector<std::string> told = commands_in(result.err, "kvcheck: ");
+  ASSERT_THAT(told, SizeIs(1)) << result.err;
+  EXPECT_THAT(told.front(),
+              MatchesRegex("kvcheck: failures are not kept: \\.kvcheck/failures/.*: output, "
+                           "expected a place to write to, got not a directory"));
+  EXPECT_GT(repro_lines(result.err).size(), 1U) << "the run goes on";
+  EXPECT_EQ(read_summary(kvcheck / "run/summary.json").verdict, Verdict::diverge);
+}
+
+TEST(CliStored, failures_that_cannot_be_looked_for_are_bad_input) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  save_diverging_model(kvcheck / "model");
   fs::create_symlink(".kvcheck", kvcheck / ".kvcheck");
   const CommandResult loop = kvcheck.run("verify model --prefixes random:1 --out second");
   EXPECT_EQ(loop.exit_code, kExitUsage) << everything(loop);

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "engine/echo.h"
 #include "verify/cli.h"
+#include "verify/models.h"
 
 namespace kvcheck {
 namespace {
@@ -75,14 +77,20 @@ std::string cache(const Config& c) {
   return text;
 }
 
+std::string words_text(const std::vector<std::string>& words) {
+  std::string text = "words\n ";
+  for (const std::string& word : words) text += " " + one_line(word);
+  return text + "\n";
+}
+
 }  // namespace
 
 int run_inspect(const InspectArguments& arguments) {
   const ModelData model = load_model(arguments.model);
   const Config& config = model.weights.config;
-  std::string text = fmt::format("model {}\nSHA-256 {}\n", model.name, model.sha256);
+  std::string text = fmt::format("model {}\nSHA-256 {}\n", path_text(model.name), model.sha256);
   text += configuration(config) + parameters(config) + cache(config);
-  if (!model.words.empty()) text += fmt::format("words\n  {}\n", fmt::join(model.words, " "));
+  if (!model.words.empty()) text += words_text(model.words);
   if (!model.corpus.empty()) text += fmt::format("corpus\n  {} sequences\n", model.corpus.size());
   if (model.contract_abs) text += fmt::format("contract\n  abs:{}\n", *model.contract_abs);
   print(text);

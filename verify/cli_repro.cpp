@@ -3,13 +3,21 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <filesystem>
+#include <limits>
+#include <system_error>
 
 #include "engine/echo.h"
 #include "engine/error.h"
 #include "engine/files.h"
 #include "engine/sequences.h"
+#include "verify/case_text.h"
 #include "verify/cli.h"
+#include "verify/models.h"
+#include "verify/replay.h"
 
 namespace kvcheck {
 namespace {
@@ -26,19 +34,22 @@ Case read_case(const std::string& subject) {
 
 std::string word(const ModelData& model, int token) {
   if (model.words.empty()) return fmt::format("{}", token);
-  return fmt::format("{} {}", token, model.words[static_cast<std::size_t>(token)]);
+  return fmt::format("{} {}", token, one_line(model.words[static_cast<std::size_t>(token)]));
 }
 
 std::string words(const ModelData& model, const std::vector<int>& tokens) {
   if (model.words.empty()) return join_tokens(tokens);
   std::vector<std::string> found;
-  for (const int token : tokens) found.push_back(model.words[static_cast<std::size_t>(token)]);
+  for (const int token : tokens) {
+    found.push_back(one_line(model.words[static_cast<std::size_t>(token)]));
+  }
   return fmt::format("{}   ({})", join_tokens(tokens), fmt::join(found, " "));
 }
 
 std::string header(const Case& subject, const ModelData& model) {
-  std::string text = fmt::format("case       {} on {} ({}, {} arithmetic)\n", subject.check,
-                                 model.name, name(subject.scalar), name(subject.arithmetic));
+  std::string text =
+      fmt::format("case       {} on {} ({}, {} arithmetic)\n", subject.check, path_text(model.name),
+                  name(subject.scalar), name(subject.arithmetic));
   text += fmt::format("tokens     {}\n", words(model, subject.tokens));
   text += fmt::format("schedule   {}\n",
                       subject.schedule.empty() ? "none (uncached)" : to_text(subject.schedule));

@@ -5,11 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "engine/generated.h"
 #include "engine/model_file.h"
 #include "reports/prefix_row.h"
 #include "verify/cli.h"
+#include "verify/models.h"
 #include "verify/test_command.h"
 
 namespace kvcheck {
@@ -110,6 +113,29 @@ TEST(CliRepro, lines_need_no_quotes) {
   expect_both_rows(kvcheck.shell(repro_lines(run.out).front()), 11);
 }
 
+// A path is bytes; neither UTF-8 nor anything printable is asked of them.
+TEST(CliRepro, lines_of_a_path_in_no_encoding_fail_again) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const std::string name = "m\xff %41'\x1b[31m";
+  save_diverging_model(kvcheck / name);
+  const CommandResult run =
+      kvcheck.run_words({"verify", name, "--prefixes", "random:1", "--out", "run"});
+  EXPECT_EQ(run.exit_code, kExitDiverge) << everything(run);
+  ASSERT_FALSE(repro_lines(run.out).empty()) << everything(run);
+  expect_both_rows(kvcheck.shell(repro_lines(run.out).front()), 11);
+  expect_both_rows(kvcheck.run("repro run/failures/1.json"), 11);
+  const CommandResult again = kvcheck.shell(commands_in(run.out, "kvcheck verify ").at(0));
+  EXPECT_EQ(again.exit_code, kExitDiverge) << everything(again);
+  const CommandResult stored =
+      kvcheck.run_words({"verify", name, "--prefixes", "random:1", "--out", "second"});
+  EXPECT_THAT(stored.out, HasSubstr("\nstored "));
+  for (const std::string& text :
+       {run.out, run.err, kvcheck.run_words({"inspect", name}).out,
+        kvcheck.run("repro run/failures/1.json").out, read_bytes(kvcheck / "run/prefixes.csv")}) {
+    EXPECT_EQ(text.find_first_of("\xff\x1b"), std::string::npos) << text;
+  }
+}
+
 TEST(CliRepro, lines_of_the_csv_find_the_same_difference) {
   const TestCommand kvcheck(KVCHECK_BINARY);
   save_model(kvcheck / "model", wide_model(3));
@@ -161,18 +187,57 @@ TEST(CliIndex, runs_the_failing_sequence_alone) {
                 [&](const PrefixRow& row) { EXPECT_THAT(sequence, StartsWith(row.tokens + " ")); });
 }
 
-TEST(CliIndex, counts_on_through_the_generated_set) {
+// Every model of the default set has a million numbers of its own, however many are run.
+TEST(CliIndex, counts_on_through_the_default_set) {
   const TestCommand kvcheck(KVCHECK_BINARY);
-  const std::vector<std::string> names = default_set(4);
+  const std::vector<std::string> names = default_models(4);
   for (const auto& [options, model] :
-       {std::pair{"--index 0", 0}, std::pair{"--index 17", 1},
-        std::pair{"--index 3 --prefixes random:2", 1}, std::pair{"--index 319 --jobs 2", 19}}) {
+       {std::pair{"--index 0", 0}, std::pair{"--index 999999", 0}, std::pair{"--index 1000000", 1},
+        std::pair{"--index 3000003 --prefixes random:2", 3},
+        std::pair{"--index 21999999 --jobs 2", 21}}) {
     const CommandResult result = kvcheck.run(fmt::format("verify --seed 4 {}", options));
     EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
     EXPECT_THAT(result.out, HasSubstr(names[static_cast<std::size_t>(model)])) << options;
   }
-  EXPECT_EQ(complaint(kvcheck.run("verify --seed 4 --index 320")),
-            "--index: number of a random sequence, expected 0 to 319, got 320");
+  EXPECT_EQ(complaint(kvcheck.run("verify --seed 4 --index 22000000")),
+            "--index: number of a random sequence, expected 0 to 21999999, got 22000000");
+}
+
+// Token sequences of a run by model.
+std::map<std::string, std::set<std::string>> sequences_of(const fs::path& run) {
+  std::map<std::string, std::set<std::string>> found;
+  read_prefixes(run / "prefixes.csv", [&](const PrefixRow& row) {
+    if (row.check == "causality") found[row.model].insert(row.tokens);
+  });
+  return found;
+}
+
+TEST(CliIndex, commands_of_failures_run_their_sequence_alone) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const CommandResult run = kvcheck.run(
+      "verify --seed 3 --prefixes random:3 --arithmetic matrix --tolerance abs:0 --out run");
+  const auto all = sequences_of(kvcheck / "run");
+  std::set<std::string> lines;
+  for (const std::string& line : commands_in(run.out, "kvcheck verify ")) lines.insert(line);
+  std::set<std::string> models;
+  int number = 0;
+  for (const std::string& line : lines) {
+    const std::string out = fmt::format("alone{}", ++number);
+    EXPECT_EQ(kvcheck.shell(line + " --out " + out).exit_code, kExitDiverge) << line;
+    const auto alone = sequences_of(kvcheck / out);
+    ASSERT_EQ(alone.size(), 1U) << line;
+    const auto& [model, sequences] = *alone.begin();
+    ASSERT_EQ(sequences.size(), 1U) << line;
+    EXPECT_TRUE(all.at(model).contains(*sequences.begin())) << line;
+    models.insert(model);
+    // The number alone says which model.
+    const std::string by_number =
+        replaced(line, {fmt::format("verify {} ", model), std::string("verify ")});
+    EXPECT_EQ(kvcheck.shell(by_number + " --out " + out + "b").exit_code, kExitDiverge);
+    EXPECT_EQ(sequences_of(kvcheck / (out + "b")), alone) << by_number;
+  }
+  EXPECT_TRUE(models.contains("chapter8"));
+  EXPECT_GT(models.size(), 2U);
 }
 
 // ---- Another model
@@ -209,7 +274,7 @@ TEST(CliRepro, refuses_a_token_with_a_bad_field) {
   const Failure failure;
   EXPECT_EQ(failure.with({"kv1:", "kv2:"}), "token: token version, expected kv1:, got kv2:");
   EXPECT_EQ(failure.with({"check=random-prefixes", "check=nope"}),
-            "case: unknown check, expected one of corpus-prefixes, all-prefixes, random-prefixes, "
+            "token: unknown check, expected one of corpus-prefixes, all-prefixes, random-prefixes, "
             "file-prefixes, exact, contract, noise, causality, golden, schedules, accounting, got "
             "nope");
   EXPECT_EQ(failure.with({"engine=builtin", "engine=exec:sh"}),
@@ -238,12 +303,20 @@ TEST(CliRepro, refuses_tokens_and_schedules_that_do_not_fit) {
             "token: tokens, expected a whole number, got x");
   EXPECT_EQ(failure.with({"tokens=", "tokens=1.1.1."}),
             "case: past the context, expected at most 4 rows, got 5");
-  EXPECT_EQ(failure.with({"schedule=1+1", "schedule=1+2"}),
+  const std::string single =
+      "token: schedule of random-prefixes, expected feeds of one token, as 1+1, got ";
+  EXPECT_EQ(failure.with({"schedule=1+1", "schedule=1+2"}), single + "1+2");
+  EXPECT_EQ(failure.with({"schedule=1+1", "schedule=1+1+1"}),
             "case: schedule, expected 2 tokens in all, got 3");
   EXPECT_EQ(failure.with({"schedule=1+1", "schedule=1+0"}),
             "token: schedule, expected feed lengths joined by +, as 2+1, got 1+0");
-  EXPECT_EQ(failure.with({"schedule=1+1", "schedule=2147483647+2147483647+4"}),  // 2 in 32 bits
-            "case: schedule, expected 2 tokens in all, got 4294967298");
+  const std::string any =
+      replaced(failure.token, {"check=random-prefixes", std::string("check=schedules")});
+  EXPECT_EQ(complaint(failure.kvcheck.run_words(
+                {"repro", replaced(any, {"schedule=1+1", "schedule=2147483647+2147483647+4"})})),
+            "case: schedule, expected 2 tokens in all, got 4294967298");  // 2 in 32 bits
+  EXPECT_EQ(failure.with({"check=random-prefixes", "check=causality"}),
+            "token: schedule of causality, expected none, got 1+1");
 }
 
 TEST(CliRepro, refuses_a_truncated_token) {

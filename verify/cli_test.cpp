@@ -109,6 +109,26 @@ TEST(CliExit, a_model_whose_logits_are_no_numbers_is_4) {
   const CommandResult result = kvcheck.run("verify model");
   EXPECT_EQ(result.exit_code, kExitBroken) << everything(result);
   EXPECT_THAT(last_line(result.out), StartsWith("verdict: broken ("));
+  EXPECT_THAT(result.out, HasSubstr("; the uncached logits are not finite\n  kvcheck repro "));
+}
+
+// A stack that no address space holds stands for a limit on threads, which root does not have.
+TEST(CliExit, too_few_threads_are_2) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  for (const std::string options : {"--jobs 1", "--jobs 2 --time 600"}) {
+    EXPECT_EQ(complaint(kvcheck.run("verify gen:one-token:1 " + options,
+                                    {.stack_bytes = std::uint64_t{1} << 47})),
+              "threads: cannot be started, expected at least one besides the first, got none");
+  }
+}
+
+// The clock runs while models are loaded: of a set, the first is still looked at.
+TEST(CliExit, time_that_is_over_ends_the_loading_of_models) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  EXPECT_EQ(kvcheck.run("verify --time 0 --out run").exit_code, kExitGaveUp);
+  const json manifest = json::parse(read_bytes(kvcheck / "run/manifest.json"));
+  ASSERT_EQ(manifest.at("models").size(), 1U);
+  EXPECT_EQ(manifest.at("models").at(0).at("name"), "chapter8");
 }
 
 // ---- Help

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: MIT
 // kvcheck verify: from options to a run, and from its results to files, a table and one last line.
 #include <fmt/format.h>
-#include <unistd.h>
+#include <sys/time.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
-#include <condition_variable>
+#include <cmath>
 #include <csignal>
-#include <deque>
-#include <nlohmann/json.hpp>
+#include <filesystem>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 #include "engine/echo.h"
 #include "engine/error.h"
@@ -19,47 +24,43 @@
 #include "reports/run_folder.h"
 #include "reports/run_writer.h"
 #include "verify/cli.h"
+#include "verify/cli_recorder.h"
+#include "verify/cli_runs.h"
 #include "verify/progress.h"
-#include "verify/stored.h"
+#include "verify/threads.h"
 
 namespace kvcheck {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Failures of one run that are printed as they happen, and that get a file of their own; all are in
-// prefixes.csv.
-constexpr int kFailuresPrinted = 10;
-constexpr int kFailuresFiled = 1000;
-// Failures of one run that are kept for the next one, which runs them all before anything else.
-constexpr int kFailuresStored = 100;
+// Longer than any run; what a timer takes.
+constexpr double kSecondsMax = 1e9;
 
 std::atomic<bool> stop_requested{false};
 
 void request_stop(int) { stop_requested.store(true); }
 
-// Ends the run after a while.
-class Deadline {
- public:
-  explicit Deadline(std::optional<double> seconds) {
-    if (!seconds) return;
-    if (!(*seconds > 0)) {
-      stop_requested.store(true);
-      return;
-    }
-    thread_ = std::jthread([this, wait = *seconds](const std::stop_token& done) {
-      std::unique_lock lock(mutex_);
-      woken_.wait_for(lock, done, std::chrono::duration<double>(std::min(wait, 1e9)),
-                      [] { return false; });
-      if (!done.stop_requested()) stop_requested.store(true);
-    });
-  }
+// A run that is told to end still writes its files. Who lets a run outlive the terminal, as nohup
+// does, has SIGHUP ignored, and so it stays.
+void stop_on_signals() {
+  std::signal(SIGINT, request_stop);
+  std::signal(SIGTERM, request_stop);
+  if (std::signal(SIGHUP, request_stop) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
+}
 
- private:
-  std::mutex mutex_;
-  std::condition_variable_any woken_;
-  std::jthread thread_;
-};
+// Ends the run after a while.
+void start_clock(std::optional<double> seconds) {
+  if (!seconds) return;
+  if (!(*seconds > 0)) return request_stop(SIGALRM);
+  std::signal(SIGALRM, request_stop);
+  double whole = 0;
+  const double part = std::modf(std::min(*seconds, kSecondsMax), &whole);
+  itimerval timer{};
+  timer.it_value.tv_sec = static_cast<time_t>(whole);
+  timer.it_value.tv_usec = static_cast<suseconds_t>(part * 1e6) + 1;  // 0 would be no timer at all
+  setitimer(ITIMER_REAL, &timer, nullptr);
+}
 
 template <typename Value>
 Value choose(std::string_view option, std::string_view text,
@@ -104,68 +105,19 @@ SuiteOptions suite_options(const VerifyArguments& arguments) {
   return options;
 }
 
-// Everything that a run is about; the models stay where they are.
-struct Runs {
-  std::deque<ModelData> models;
-  std::vector<RandomRange> ranges;  // [models]
-  std::vector<ModelRun> runs;       // [models]
-};
-
-// With an index only the random sequence of that number is run: on the model given, or on the one
-// of the generated set that it belongs to.
-std::vector<std::pair<std::string, RandomRange>> numbered_models(const VerifyArguments& arguments,
-                                                                 int per_model) {
-  const auto count = static_cast<std::uint64_t>(per_model);
-  if (!arguments.model.empty()) {
-    const bool one = arguments.index.has_value();
-    return {{arguments.model, {arguments.seed, arguments.index.value_or(0), one ? 1 : per_model}}};
+// Fewer threads than wanted are no reason not to run, but TBB needs one besides the first, and ends
+// the process where it cannot have it.
+int jobs_of(int wanted) {
+  const int startable = startable_threads(std::max(wanted, 2));
+  if (startable < 2) {
+    throw bad_input({"threads", "cannot be started", "at least one besides the first", "none"});
   }
-  std::vector<std::pair<std::string, RandomRange>> named;
-  std::uint64_t first = 0;
-  for (const std::string& name : default_models(arguments.seed)) {
-    if (!is_generated_name(name)) {
-      if (!arguments.index) named.push_back({name, {arguments.seed, 0, per_model}});
-      continue;
-    }
-    if (!arguments.index) named.push_back({name, {arguments.seed, first, per_model}});
-    if (arguments.index && *arguments.index / count == first / count) {
-      named.push_back({name, {arguments.seed, *arguments.index, 1}});
-    }
-    first += count;
+  const int jobs = std::min(startable, wanted);
+  if (jobs < wanted) {
+    write_stderr(fmt::format("kvcheck: threads: cannot all be started, expected {}, got {}\n",
+                             wanted, jobs));
   }
-  if (named.empty()) {
-    throw bad_input({"--index", "number of a random sequence", fmt::format("0 to {}", first - 1),
-                     fmt::format("{}", *arguments.index)});
-  }
-  return named;
-}
-
-PrefixChoice prefix_choice(const VerifyArguments& arguments) {
-  PrefixChoice choice;
-  if (!arguments.prefixes.empty()) choice = parse_prefix_choice(arguments.prefixes);
-  if (!arguments.index) return choice;
-  if (choice.kind != PrefixChoice::Kind::standard && choice.kind != PrefixChoice::Kind::random) {
-    throw bad_input(
-        {"--index", "prefixes that are not random", "--prefixes random:N", arguments.prefixes});
-  }
-  choice.kind = PrefixChoice::Kind::random;
-  return choice;
-}
-
-void load(const VerifyArguments& arguments, const SuiteOptions& options, Runs& to) {
-  const PrefixChoice choice = prefix_choice(arguments);
-  for (const auto& [name, range] : numbered_models(arguments, choice.random)) {
-    const ModelData& model = to.models.emplace_back(load_model(name));
-    const bool stored = !arguments.no_stored && !arguments.index;
-    std::vector<SourceOfPrefixes> sources = sources_of(model, choice, range);
-    if (options.schedules) {
-      require_schedulable(options.schedule_choice, sources.back().tree.depth_max());
-    }
-    to.ranges.push_back(range);
-    to.runs.push_back(
-        {model, std::move(sources),
-         stored ? load_stored(stored_failures_folder(), model, "builtin") : std::vector<Case>{}});
-  }
+  return jobs;
 }
 
 RunManifest manifest(const VerifyArguments& arguments, const SuiteOptions& options,
@@ -180,103 +132,6 @@ RunManifest manifest(const VerifyArguments& arguments, const SuiteOptions& optio
   manifest.tolerance = options.tolerance;
   return manifest;
 }
-
-// A failure's file: the case, and what came of it.
-std::string failure_json(const CaseRecord& record) {
-  auto json = nlohmann::ordered_json::parse(to_json(record.subject));
-  nlohmann::ordered_json outcome{{"verdict", name(record.result.verdict)}};
-  if (record.result.row) {
-    outcome["max_abs_difference"] = fmt::format("{}", record.result.row->max_abs_difference);
-  }
-  if (record.result.ratio) outcome["ratio"] = fmt::format("{}", *record.result.ratio);
-  if (!record.result.note.empty()) outcome["note"] = record.result.note;
-  json["outcomes"] = nlohmann::ordered_json::array({outcome});
-  if (record.result.mark == Mark::flaky) {
-    json["outcomes"].push_back({{"verdict", "no divergence when run again"}});
-  }
-  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-}
-
-std::string what_happened(const CaseResult& result) {
-  std::string text;
-  if (result.row) text = fmt::format("largest difference {:.4g}", result.row->max_abs_difference);
-  if (result.ratio) text += fmt::format(", {:.3g} times the noise floor", *result.ratio);
-  if (!result.note.empty()) text += (text.empty() ? "" : "; ") + result.note;
-  return text;
-}
-
-// Takes down what a run says, while it says it.
-class Recorder final : public RunListener {
- public:
-  Recorder(RunWriter& writer, Progress& progress, const Runs& runs, bool store)
-      : writer_(writer), progress_(progress), runs_(runs), store_(store) {}
-
-  void on_start(std::size_t checks) override { progress_.start(checks); }
-
-  void on_failure(const CaseRecord& record) override {
-    // Seen first, kept after that: keeping it may fail.
-    if (++failures_ <= kFailuresPrinted) {
-      progress_.say(fmt::format("{}: {} on {}{}: {}\n  {}\n", name(record.result.verdict),
-                                record.check(), one_line(record.subject.model), numbered(record),
-                                what_happened(record.result), repro_line(record.subject)));
-    }
-    if (failures_ == kFailuresPrinted) progress_.say("further failures are in the run's files\n");
-    if (!store_ || record.result.verdict != Verdict::diverge || stored_ == kFailuresStored) return;
-    ++stored_;
-    store_failure(stored_failures_folder(), record.subject);
-  }
-
-  void on_record(const CaseRecord& record) override {
-    const std::string line = repro_line(record.subject);
-    writer_.add_row(record, line);
-    if (record.result.verdict == Verdict::agree) return;
-    const std::string key =
-        fmt::format("{} on {} ({})", record.check(), one_line(record.subject.model),
-                    name(record.subject.arithmetic));
-    const auto same = [&](const auto& first) { return first.first == key; };
-    if (std::ranges::none_of(first_, same)) first_.push_back({key, record});
-    if (record.result.verdict == Verdict::gave_up || filed_ == kFailuresFiled) return;
-    ++filed_;
-    writer_.add_failure(failure_json(record));
-  }
-
-  void on_check(const CheckSummary& summary) override { progress_.check(summary.model); }
-
-  // The first case of each check that did not agree.
-  [[nodiscard]] std::string first_failures() const {
-    std::string text;
-    for (const auto& [key, record] : first_) {
-      text +=
-          fmt::format("\n{}: {}{}\n  {}\n  {}\n", name(record.result.verdict), key,
-                      numbered(record), what_happened(record.result), repro_line(record.subject));
-    }
-    return text;
-  }
-
- private:
-  // The number of the random sequence that the case belongs to.
-  [[nodiscard]] std::string numbered(const CaseRecord& record) const {
-    for (std::size_t m = 0; m < runs_.runs.size(); ++m) {
-      const ModelRun& run = runs_.runs[m];
-      if (run.model.name != record.subject.model || run.sources.back().source != Source::random) {
-        continue;
-      }
-      const auto number =
-          find_random(run.model.weights.config, runs_.ranges[m], record.subject.tokens);
-      if (number) return fmt::format(" (seed {}, index {})", runs_.ranges[m].seed, *number);
-    }
-    return "";
-  }
-
-  RunWriter& writer_;
-  Progress& progress_;
-  const Runs& runs_;
-  const bool store_;
-  int failures_ = 0;
-  int filed_ = 0;
-  int stored_ = 0;
-  std::vector<std::pair<std::string, CaseRecord>> first_;
-};
 
 const ModelData* find_model(const Runs& runs, const std::string& name) {
   for (const ModelData& model : runs.models) {
@@ -319,7 +174,7 @@ std::string published(const RunResult& result, const Runs& runs) {
     }
     text += fmt::format(
         "{} on {} ({} arithmetic): {} prefixes, largest difference {:.5g}; {} has {:.5g}\n",
-        summary.check, summary.model, name(summary.arithmetic), summary.prefixes,
+        summary.check, one_line(summary.model), name(summary.arithmetic), summary.prefixes,
         summary.worst_difference->result.row->max_abs_difference, model->published->source,
         model->published->max_abs_difference);
   }
@@ -337,11 +192,11 @@ std::string last_line(const RunResult& result, const RunSummary& summary, double
 
 int run_verify(const VerifyArguments& arguments, const std::vector<std::string>& command) {
   const auto start = Clock::now();
-  const SuiteOptions options = suite_options(arguments);
-  Runs runs;
-  load(arguments, options, runs);
-  std::signal(SIGINT, request_stop);
-  std::signal(SIGTERM, request_stop);
+  stop_on_signals();
+  start_clock(arguments.time_seconds);
+  SuiteOptions options = suite_options(arguments);
+  options.jobs = jobs_of(options.jobs);
+  const Runs runs = load_runs(arguments, options, stop_requested);
   RunFolderRequest request;
   request.seed = arguments.seed;
   request.started = std::chrono::system_clock::now();
@@ -349,15 +204,14 @@ int run_verify(const VerifyArguments& arguments, const std::vector<std::string>&
   const std::filesystem::path folder = make_run_folder(request);
   RunWriter writer(folder, manifest(arguments, options, command, runs));
   Progress progress;
-  Recorder recorder(writer, progress, runs, !options.tolerance);
-  const Deadline deadline(arguments.time_seconds);
+  Recorder recorder(writer, progress, arguments, runs, !options.tolerance);
   const RunResult result = run_suite(options, runs.runs, builtin_engine, recorder, stop_requested);
   progress.finish();
   const RunSummary summary = run_summary(result);
   writer.finish(summary);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   print(check_table(table_rows(result, runs)) + published(result, runs) +
-        recorder.first_failures() + fmt::format("files: {}\n", folder.string()) +
+        recorder.first_failures() + fmt::format("files: {}\n", path_text(folder)) +
         last_line(result, summary, seconds));
   const int code = exit_code(result.verdict);
   return code == kExitAgree && result.interrupted ? kExitGaveUp : code;

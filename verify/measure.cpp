@@ -54,6 +54,7 @@ CaseResult judge_case(const Policy& policy, const Measured& measured, ScalarKind
     result.row = row.comparison;
     result.noise = row.floor;
     result.ratio = judgement.ratio;
+    if (result.note.empty()) result.note = judgement.note;
   }
   return result;
 }

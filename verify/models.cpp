@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
+#include <limits>
+#include <utility>
 
 #include "engine/echo.h"
 #include "engine/error.h"
@@ -26,7 +29,7 @@ PrefixTree corpus_tree(const ModelData& model) {
     throw bad_input({"--prefixes corpus", fmt::format("model {} has none", one_line(model.name)),
                      "a model with a corpus", "none"});
   }
-  return PrefixTree::of(model.corpus, model.weights.config.context);
+  return PrefixTree::of(model.corpus, std::min(model.weights.config.context, kPrefixLengthMax));
 }
 
 PrefixTree whole_tree(const ModelData& model) {
@@ -39,6 +42,11 @@ PrefixTree whole_tree(const ModelData& model) {
                          ? fmt::format("more than {}", count)
                          : fmt::format("{}", count)});
   }
+  if (config.context > kPrefixLengthMax) {
+    throw bad_input({"--prefixes all", fmt::format("too long prefixes of {}", one_line(model.name)),
+                     fmt::format("at most {} tokens", kPrefixLengthMax),
+                     fmt::format("{}", config.context)});
+  }
   return PrefixTree::all(config);
 }
 
@@ -50,21 +58,18 @@ PrefixTree random_tree(const ModelData& model, const RandomRange& range) {
 PrefixTree file_tree(const ModelData& model, const std::string& file) {
   const Config& config = model.weights.config;
   const std::string where = path_text(file);
-  auto sequences = parse_sequences(read_text(file), where, model.words, config.vocabulary);
-  for (const std::vector<int>& sequence : sequences) {
-    if (static_cast<int>(sequence.size()) <= config.context) continue;
-    throw bad_input({where, "sequence too long for the model",
-                     fmt::format("at most {} tokens", config.context),
-                     fmt::format("{}", sequence.size())});
-  }
-  return PrefixTree::of(std::move(sequences), config.context);
+  const int length_max = std::min(config.context, kPrefixLengthMax);
+  return PrefixTree::of(parse_sequences(read_text(file), where, model.words, config.vocabulary,
+                                        static_cast<std::size_t>(length_max)),
+                        length_max);
 }
 
 std::vector<SourceOfPrefixes> standard_sources(const ModelData& model, const RandomRange& range) {
   const Config& config = model.weights.config;
   if (model.corpus.empty()) return {{Source::random, random_tree(model, range)}};
   std::vector<SourceOfPrefixes> sources{{Source::corpus, corpus_tree(model)}};
-  if (count_all_prefixes(config.vocabulary, config.context) <= kUnaskedPrefixesMax) {
+  if (config.context <= kPrefixLengthMax &&
+      count_all_prefixes(config.vocabulary, config.context) <= kUnaskedPrefixesMax) {
     sources.push_back({Source::all, whole_tree(model)});
   } else {
     sources.push_back({Source::random, random_tree(model, range)});
@@ -105,29 +110,34 @@ PrefixChoice parse_prefix_choice(std::string_view text) {
   int count = 0;
   const char* const end = number.data() + number.size();
   const auto [next, error] = std::from_chars(number.data(), end, count);
-  if (error != std::errc() || next != end || count < 1 || count > 1'000'000) {
-    throw bad_input({"--prefixes", "random", "random:N with N from 1 to 1000000", text});
+  if (error != std::errc() || next != end || count < 1 || count > kRandomSequencesMax) {
+    throw bad_input({"--prefixes", "random",
+                     fmt::format("random:N with N from 1 to {}", kRandomSequencesMax), text});
   }
   return {.kind = Kind::random, .random = count};
 }
 
+std::vector<int> random_sequence(const Config& config, std::uint64_t seed, std::uint64_t number) {
+  return random_tokens(config.vocabulary, std::min(config.context, kRandomLengthMax), seed, number);
+}
+
 std::vector<std::vector<int>> random_sequences(const Config& config, const RandomRange& range) {
-  const int length = std::min(config.context, kRandomLengthMax);
   std::vector<std::vector<int>> sequences;
   for (int i = 0; i < range.count; ++i) {
-    sequences.push_back(random_tokens(config.vocabulary, length, range.seed,
-                                      range.first + static_cast<std::uint64_t>(i)));
+    sequences.push_back(
+        random_sequence(config, range.seed, range.first + static_cast<std::uint64_t>(i)));
   }
   return sequences;
 }
 
 std::optional<std::uint64_t> find_random(const Config& config, const RandomRange& range,
                                          std::span<const int> tokens) {
-  const std::vector<std::vector<int>> sequences = random_sequences(config, range);
-  for (std::size_t i = 0; i < sequences.size(); ++i) {
-    const bool begins = sequences[i].size() >= tokens.size() &&
-                        std::equal(tokens.begin(), tokens.end(), sequences[i].begin());
-    if (begins) return range.first + i;
+  for (int i = 0; i < range.count; ++i) {
+    const std::uint64_t number = range.first + static_cast<std::uint64_t>(i);
+    const std::vector<int> sequence = random_sequence(config, range.seed, number);
+    const bool begins = sequence.size() >= tokens.size() &&
+                        std::equal(tokens.begin(), tokens.end(), sequence.begin());
+    if (begins) return number;
   }
   return std::nullopt;
 }

@@ -2,6 +2,7 @@
 // Which models and which prefixes a run gets for what was asked.
 #include "verify/models.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -114,6 +115,12 @@ TEST(RandomSequences, are_as_long_as_the_context_but_not_endless) {
             static_cast<std::size_t>(kRandomLengthMax));
 }
 
+TEST(RandomSequences, numbers_of_a_model_end_where_those_of_the_next_begin) {
+  EXPECT_EQ(parse_prefix_choice(fmt::format("random:{}", kRandomSequencesMax)).random,
+            kRandomSequencesMax);
+  EXPECT_EQ(random_sequence(small_config(), 7, 3), random_sequences(small_config(), {7, 3, 1})[0]);
+}
+
 TEST(FindRandom, gives_the_first_sequence_that_begins_so) {
   const Config config = load_model("gen:plain:1").weights.config;
   const RandomRange range{7, 100, 8};
@@ -169,6 +176,12 @@ TEST(Sources, a_file_is_read_with_the_models_words) {
   write_bytes(folder / "p.txt", "a b c\na 2\n");
   const std::string file = (folder / "p.txt").string();
   EXPECT_EQ(sources_text(model, {.kind = Kind::file, .file = file}), text_of(Source::file, 4));
+  write_bytes(folder / "p.txt", "a\n\na b c a b\n");
+  EXPECT_EQ(error_in(folder,
+                     [&] {
+                       (void)sources_of(model, {.kind = Kind::file, .file = file}, {1, 0, 1});
+                     }),
+            "p.txt:3: sequence too long for the model, expected at most 4 tokens, got 5");
   write_bytes(folder / "p.txt", "a d\n");
   const std::string error = error_in(folder, [&] {
     (void)sources_of(model, {.kind = Kind::file, .file = file}, {1, 0, 1});
@@ -181,6 +194,32 @@ TEST(Sources, a_corpus_that_is_not_there_is_an_error) {
               (void)sources_of(small_model(), {.kind = Kind::corpus}, {1, 0, 1});
             }),
             "--prefixes corpus: model small has none, expected a model with a corpus, got none");
+}
+
+// A walk as deep as a context of millions would not fit on any stack.
+TEST(Sources, no_prefix_is_longer_than_a_walk_can_be) {
+  ModelData model = small_model();
+  model.weights.config.vocabulary = 1;
+  model.weights.config.context = kPrefixLengthMax + 1;
+  EXPECT_EQ(error_of([&] {
+              (void)sources_of(model, {.kind = Kind::all}, {1, 0, 1});
+            }),
+            "--prefixes all: too long prefixes of small, expected at most 4096 tokens, got 4097");
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < kPrefixLengthMax; ++i) text += "0 ";
+  const std::string file = (folder / "p.txt").string();
+  const auto depth = [&] {
+    write_bytes(file, text);
+    return sources_of(model, {.kind = Kind::file, .file = file}, {1, 0, 1})[0].tree.depth_max();
+  };
+  EXPECT_EQ(depth(), kPrefixLengthMax);
+  text += "0";
+  EXPECT_NE(error_of([&] { (void)depth(); }), "no error");
+  model.corpus = {std::vector<int>(kPrefixLengthMax + 1, 0)};
+  const auto sources = sources_of(model, {}, {1, 0, 1});
+  EXPECT_EQ(sources[0].tree.depth_max(), kPrefixLengthMax);
+  EXPECT_EQ(sources[1].source, Source::random) << "though there are few";
 }
 
 TEST(Sources, more_prefixes_than_can_be_walked_are_an_error_with_the_count) {

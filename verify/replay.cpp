@@ -38,8 +38,6 @@ Replayed run_once(const Case& subject, const ModelData& model, ScalarKind scalar
 
 }  // namespace
 
-std::string repro_line(const Case& subject) { return "kvcheck repro " + to_token(subject); }
-
 std::string short_hash(const ModelData& model) { return model.sha256.substr(0, 8); }
 
 void require_same_model(const Case& subject, const ModelData& model, std::string_view where) {

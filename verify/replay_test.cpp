@@ -7,6 +7,7 @@
 #include <map>
 
 #include "engine/test_support.h"
+#include "verify/case_text.h"
 #include "verify/test_faults.h"
 
 namespace kvcheck {

@@ -11,6 +11,7 @@
 #include "engine/error.h"
 #include "engine/files.h"
 #include "engine/sha256.h"
+#include "verify/case_text.h"
 #include "verify/replay.h"
 
 namespace kvcheck {

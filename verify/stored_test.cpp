@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "engine/test_support.h"
+#include "verify/case_text.h"
 #include "verify/test_faults.h"
 
 namespace kvcheck {
@@ -134,6 +135,7 @@ TEST(StoredFailures, a_broken_file_is_an_error_that_names_it) {
             "missing field, expected engine, got nothing");
   EXPECT_EQ(error_after({"\"tokens\": \"0\"", "\"tokens\": \"7\""}),
             "token outside the vocabulary, expected an id from 0 to 2, got 7");
+  EXPECT_TRUE(error_after({"random-prefixes", "nope"}).starts_with("unknown check, expected one"));
   const std::string hash = short_hash(small_model());
   EXPECT_EQ(error_after({hash, "00000000"}),
             "another model named small, expected SHA-256 00000000..., got " + hash + "...");

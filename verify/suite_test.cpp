@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "engine/error.h"
+#include "verify/case_text.h"
 #include "verify/test_faults.h"
 
 namespace kvcheck {

@@ -45,6 +45,7 @@ struct Pipe {
 [[noreturn]] void become(const std::vector<std::string>& words, const fs::path& program,
                          const fs::path& folder, const Conditions& conditions) {
   ::setpgid(0, 0);
+  ::signal(SIGHUP, SIG_DFL);  // whatever runs the tests, such as nohup, may ignore it
   if (::chdir(folder.c_str()) != 0) ::_exit(126);
   const char* const path = std::getenv("PATH");
   const std::string found =
@@ -53,6 +54,10 @@ struct Pipe {
   if (conditions.file_bytes_max) {
     const rlimit limit{*conditions.file_bytes_max, *conditions.file_bytes_max};
     ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  if (conditions.stack_bytes) {
+    const rlimit limit{*conditions.stack_bytes, RLIM_INFINITY};
+    ::setrlimit(RLIMIT_STACK, &limit);
   }
   std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));

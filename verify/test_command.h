@@ -26,6 +26,7 @@ struct CommandResult {
 struct Conditions {
   std::filesystem::path out = {};                    // takes stdout, which is then not captured
   std::optional<std::uint64_t> file_bytes_max = {};  // no file can grow beyond
+  std::optional<std::uint64_t> stack_bytes = {};     // of each thread
   int signal = 0;                                    // sent once, when `ready` says so
   std::function<bool(const CommandResult& so_far)> ready = {};
 };

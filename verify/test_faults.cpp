@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "engine/builtin.h"
+#include "verify/case_text.h"
 
 namespace kvcheck {
 namespace {

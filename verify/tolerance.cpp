@@ -87,6 +87,7 @@ Judgement judge(const Policy& policy, const RowComparison& row,
   if (!std::holds_alternative<RelativeLimit>(policy)) judgement.ratio = ratio_of(row, floor);
   if (!row.uncached_finite) {
     judgement.verdict = Verdict::broken;  // nothing to compare with
+    judgement.note = kNotFinite;
     return judgement;
   }
   if (!row.cached_finite) {

@@ -54,10 +54,14 @@ struct NoiseFloor {
       0;  // floor / (epsilon x largest term of the output product): conditioning of the row
 };
 
+// Why a row is broken that no engine failed at.
+inline constexpr std::string_view kNotFinite = "the uncached logits are not finite";
+
 struct Judgement {
   Verdict verdict = Verdict::gave_up;
   std::optional<double> ratio;  // difference / noise floor, where a floor is known
   bool gated = false;           // too ill-conditioned for this policy and scalar: not decided
+  std::string_view note = {};   // why there is nothing to compare with
 };
 
 // `floor` may be missing where the policy does not need it; a noise policy without one gives up.

@@ -118,6 +118,7 @@ TEST(Judge, without_a_finite_reference_there_is_nothing_to_compare_with) {
     row.cached_finite = cached_finite;
     EXPECT_EQ(verdict_of(NoiseLimit{}, row), Verdict::broken);
     EXPECT_EQ(verdict_of(Exact{}, row), Verdict::broken);
+    EXPECT_EQ(judge(Exact{}, row, {}, ScalarKind::f32).note, kNotFinite);
   }
   row = differing_by(0);  // the same infinity on both sides
   row.uncached_finite = row.cached_finite = false;
