@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Token sequences as text: one sequence a line, ids or words separated by blanks.
+// Token sequences: how many there are, and as text, one a line, ids or words separated by blanks.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,10 @@ namespace kvcheck {
 // are no words: a sequence could not tell them from an id and from a comment.
 [[nodiscard]] std::vector<std::string> parse_words(std::string_view text, std::string_view where,
                                                    int vocabulary_size);
+
+// Number of sequences of length 1 .. context over the vocabulary; saturates at the largest 64-bit
+// number.
+[[nodiscard]] std::int64_t count_all_prefixes(int vocabulary, int context);
 
 // "0 2 4"
 [[nodiscard]] std::string join_tokens(std::span<const int> tokens);

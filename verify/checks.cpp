@@ -33,7 +33,7 @@ bool with_contract(const Subject& subject) {
 }
 
 bool with_golden(const Subject& subject) {
-  return subject.source == Source::all && subject.model.golden.has_value();
+  return subject.source == Source::all && subject.model.golden != nullptr;
 }
 
 std::optional<Policy> in_force(const ModelData&) { return std::nullopt; }

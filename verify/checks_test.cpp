@@ -44,7 +44,7 @@ TEST(Checks, apply_where_the_table_says) {
 TEST(Checks, contract_and_golden_need_what_a_model_declares) {
   ModelData model = small_model();
   model.contract_abs = 1e-5;
-  model.golden = "golden.f64";
+  model.golden = std::make_shared<const GoldenLogits>(3, 1, std::vector<double>(9));
   EXPECT_EQ(applying({model, Source::all, true, Arithmetic::matrix}),
             "all-prefixes contract noise causality golden schedules accounting ");
   EXPECT_EQ(applying({model, Source::random, true, Arithmetic::matrix}),

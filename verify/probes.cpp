@@ -8,7 +8,6 @@
 
 #include "engine/builtin.h"
 #include "engine/error.h"
-#include "verify/golden.h"
 
 namespace kvcheck {
 namespace {
@@ -159,7 +158,8 @@ void probe_causality(Bench& bench, const Probe& probe, const Sink& sink) {
 }
 
 void probe_golden(Bench& bench, const Probe& probe, const Sink& sink) {
-  const GoldenLogits golden = read_golden(bench.model);
+  require(bench.model.golden != nullptr, "a model with golden logits");
+  const GoldenLogits& golden = *bench.model.golden;
   PrefixWalk walk(probe.tree, *bench.engine, PrefixWalk::CachedSteps::along);
   const Schedule uncached;
   walk_prefixes(walk, probe, [&](PrefixWalk& at, Schedule& cached) {

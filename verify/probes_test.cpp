@@ -6,12 +6,10 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <map>
 #include <set>
 
 #include "engine/error.h"
-#include "engine/test_support.h"
 #include "verify/test_faults.h"
 
 namespace kvcheck {
@@ -180,7 +178,7 @@ TEST(ProbeCausality, too_few_rows_are_a_failure_of_the_engine) {
 // ---- Golden logits
 
 // The small model with the logits of its own oracle, off by `by` at the prefix [1, 2].
-ModelData with_golden(const TemporaryFolder& folder, double by) {
+ModelData with_golden(double by) {
   ModelData model = small_model();
   const auto engine = builtin_engine(model, ScalarKind::f64, Arithmetic::row);
   std::vector<double> values;
@@ -199,10 +197,9 @@ ModelData with_golden(const TemporaryFolder& folder, double by) {
     }
     level = std::move(next);
   }
-  std::string bytes(values.size() * sizeof(double), '\0');
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  write_bytes(folder / "golden.f64", bytes);
-  model.golden = folder / "golden.f64";
+  const Config& config = model.weights.config;
+  model.golden =
+      std::make_shared<const GoldenLogits>(config.vocabulary, config.context, std::move(values));
   return model;
 }
 
@@ -222,14 +219,12 @@ std::string diverging(const ModelData& model, const EngineFactory& factory) {
 }
 
 TEST(ProbeGolden, agrees_with_its_own_logits) {
-  const TemporaryFolder folder;
-  EXPECT_EQ(diverging(with_golden(folder, 0), builtin_engine), "");
+  EXPECT_EQ(diverging(with_golden(0), builtin_engine), "");
 }
 
 TEST(ProbeGolden, says_which_side_is_off) {
-  const TemporaryFolder folder;
-  EXPECT_EQ(diverging(with_golden(folder, 1e-9), builtin_engine), "12: 12:1+1 ");
-  const ModelData model = with_golden(folder, 0);
+  EXPECT_EQ(diverging(with_golden(1e-9), builtin_engine), "12: 12:1+1 ");
+  const ModelData model = with_golden(0);
   Hooks hooks;
   const auto wrong_at_01 = [](const Engine& inner) {
     return inner.hello().compute == ScalarKind::f64 ? 1e-9 : 0;

@@ -50,6 +50,10 @@ void require_same_model(const Case& subject, const ModelData& model, std::string
   }
   validate_tokens(model.weights.config, subject.tokens, static_cast<int>(subject.tokens.size()),
                   where);
+  if (subject.check == "golden" && !model.golden) {
+    throw bad_input({where, fmt::format("no golden logits of {}", one_line(model.name)),
+                     "a folder with golden.f64", "none"});
+  }
   const auto tokens = static_cast<std::int64_t>(subject.tokens.size());
   const auto scheduled =
       std::accumulate(subject.schedule.begin(), subject.schedule.end(), std::int64_t{0});

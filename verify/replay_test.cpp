@@ -137,7 +137,7 @@ TEST(Replay, a_case_tells_whether_it_had_siblings) {
 TEST(Replay, golden_logits_are_compared_again_on_each_side) {
   ASSERT_TRUE(has_bundled("chapter8"));
   const ModelData model = load_model("chapter8");
-  ASSERT_TRUE(model.golden.has_value());
+  ASSERT_NE(model.golden, nullptr);
   Case subject{.check = "golden",
                .model = "chapter8",
                .model_hash = short_hash(model),
@@ -156,6 +156,17 @@ TEST(Replay, golden_logits_are_compared_again_on_each_side) {
   subject.schedule = {1, 1, 1};
   EXPECT_EQ(run_case(subject, model, builtin_engine).result.verdict, Verdict::agree);
   EXPECT_EQ(run_case(subject, model, hooked(hooks)).result.verdict, Verdict::diverge);
+}
+
+TEST(Replay, golden_cases_need_golden_logits) {
+  const ModelData model = small_model();
+  const Case subject{.check = "golden",
+                     .model = model.name,
+                     .model_hash = short_hash(model),
+                     .tokens = {0},
+                     .schedule = {}};
+  EXPECT_EQ(error_of([&] { require_same_model(subject, model, "token"); }),
+            "token: no golden logits of small, expected a folder with golden.f64, got none");
 }
 
 Case case_on(const ModelData& model, std::vector<int> tokens) {
