@@ -33,25 +33,6 @@ void stop_if_asked(const Probe& probe) {
   if (probe.stop != nullptr && probe.stop->load(std::memory_order_relaxed)) throw Stopped{};
 }
 
-// The row of the first n tokens at the walk's place against `row`. The floor is measured wherever
-// rows are expected to differ, so that every report can say by how much they may.
-MeasuredRow measure_row(Bench& bench, PrefixWalk& walk, int n, std::span<const double> row) {
-  MeasuredRow measured;
-  const std::span<const double> reference = walk.reference(n);
-  measured.position = n - 1;
-  measured.comparison = compare_rows(reference, row, bench.scalar);
-  const bool differs = !measured.comparison.same_bits;
-  if (bench.noise && (differs || bench.arithmetic == Arithmetic::matrix)) {
-    TimedMeter timed(*bench.noise, bench.noise_seconds);
-    measured.floor = walk.floor(n, timed, bench.seed);
-  }
-  if (bench.keep_rows) {
-    measured.uncached.assign(reference.begin(), reference.end());
-    measured.cached.assign(row.begin(), row.end());
-  }
-  return measured;
-}
-
 // The schedules that a probe runs at the walk's place.
 std::vector<Schedule> schedules_at(const Probe& probe, const PrefixWalk& walk) {
   if (probe.only_schedule) return {*probe.only_schedule};
@@ -81,6 +62,23 @@ void feed_schedule(Bench& bench, PrefixWalk& walk, const Schedule& schedule,
 }
 
 }  // namespace
+
+MeasuredRow measure_row(Bench& bench, PrefixWalk& walk, int n, std::span<const double> row) {
+  MeasuredRow measured;
+  const std::span<const double> reference = walk.reference(n);
+  measured.position = n - 1;
+  measured.comparison = compare_rows(reference, row, bench.scalar);
+  const bool differs = !measured.comparison.same_bits;
+  if (bench.noise && (differs || bench.arithmetic == Arithmetic::matrix)) {
+    TimedMeter timed(*bench.noise, bench.noise_seconds);
+    measured.floor = walk.floor(n, timed, bench.seed);
+  }
+  if (bench.keep_rows) {
+    measured.uncached.assign(reference.begin(), reference.end());
+    measured.cached.assign(row.begin(), row.end());
+  }
+  return measured;
+}
 
 void walk_prefixes(PrefixWalk& walk, const Probe& probe, const ProbeVisitor& visit) {
   Schedule schedule;

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -73,8 +74,14 @@ void probe_causality(Bench& bench, const Probe& probe, const Sink& sink);
 // Each prefix: both decoders against stored float64 logits of another program. Needs a
 // whole-vocabulary tree.
 void probe_golden(Bench& bench, const Probe& probe, const Sink& sink);
-// Each longest prefix: rows, positions and bytes after every feed, roll back and refusal.
+// Each longest prefix: rows, positions and bytes after every feed, roll back and refusal; and the
+// rows of a feed after these against the oracle's.
 void probe_accounting(Bench& bench, const Probe& probe, const Sink& sink);
+
+// The row of the first n tokens at the walk's place against `row`. The floor is measured wherever
+// rows are expected to differ, so that every report can say by how much they may.
+[[nodiscard]] MeasuredRow measure_row(Bench& bench, PrefixWalk& walk, int n,
+                                      std::span<const double> row);
 
 // What a probe does at each place of its walk; `schedule` is the one at hand, for the case that the
 // engine fails.
