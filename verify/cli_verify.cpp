@@ -319,7 +319,7 @@ std::string published(const RunResult& result, const Runs& runs) {
     }
     text += fmt::format(
         "{} on {} ({} arithmetic): {} prefixes, largest difference {:.5g}; {} has {:.5g}\n",
-        summary.check, summary.model, name(summary.arithmetic), summary.prefixes,
+        summary.check, summary.model, name(summary.arithmetic), summary.counts.prefixes,
         summary.worst_difference->result.row->max_abs_difference, model->published->source,
         model->published->max_abs_difference);
   }

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <exception>
 #include <numeric>
+#include <stdexcept>
+#include <utility>
 
 #include "engine/builtin.h"
 #include "engine/error.h"
@@ -61,6 +63,23 @@ void feed_schedule(Bench& bench, PrefixWalk& walk, const Schedule& schedule,
   bench.engine->close(sequence);
 }
 
+// The first prefix that the probe's walk comes by; none in an empty tree.
+std::vector<int> first_prefix(const Probe& probe) {
+  if (!probe.scope.path.empty()) return probe.scope.path;
+  const auto children = probe.tree.children(probe.tree.root());
+  return children.empty() ? std::vector<int>{} : std::vector<int>{children.front().token};
+}
+
+// An engine that does not start has failed, whatever it throws.
+std::unique_ptr<Engine> start(const EngineFactory& factory, const ModelData& model,
+                              ScalarKind scalar, Arithmetic arithmetic) {
+  try {
+    return factory(model, scalar, arithmetic);
+  } catch (const std::runtime_error& error) {
+    throw EngineError(error.what());
+  }
+}
+
 }  // namespace
 
 MeasuredRow measure_row(Bench& bench, PrefixWalk& walk, int n, std::span<const double> row) {
@@ -87,7 +106,10 @@ void walk_prefixes(PrefixWalk& walk, const Probe& probe, const ProbeVisitor& vis
     // fed.
     const int fed = std::accumulate(schedule.begin(), schedule.end(), 0);
     if (fed != static_cast<int>(walk.prefix().size())) schedule.clear();
-    throw ProbeFailure{{walk.prefix().begin(), walk.prefix().end()}, schedule, error.what()};
+    std::vector<int> tokens(walk.prefix().begin(), walk.prefix().end());
+    // An engine may fail before the first prefix, at opening a sequence: a case has tokens, though.
+    if (tokens.empty()) tokens = first_prefix(probe);
+    throw ProbeFailure{std::move(tokens), schedule, error.what()};
   };
   try {
     walk.run(probe.scope, [&](PrefixWalk& at) {
@@ -112,7 +134,7 @@ Bench make_bench(const ModelData& model, ScalarKind scalar, Arithmetic arithmeti
           .scalar = scalar,
           .arithmetic = arithmetic,
           .seed = seed,
-          .engine = factory(model, scalar, arithmetic),
+          .engine = start(factory, model, scalar, arithmetic),
           .noise = make_noise_meter(model.weights, scalar, arithmetic)};
 }
 

@@ -39,6 +39,7 @@ using EngineFactory =
 // The built-in engine.
 [[nodiscard]] std::unique_ptr<Engine> builtin_engine(const ModelData& model, ScalarKind scalar,
                                                      Arithmetic arithmetic);
+// Throws EngineError for an engine that does not start.
 [[nodiscard]] Bench make_bench(const ModelData& model, ScalarKind scalar, Arithmetic arithmetic,
                                std::uint64_t seed, const EngineFactory& factory);
 
@@ -53,7 +54,7 @@ struct Probe {
 
 using Sink = std::function<void(const Measured&)>;
 
-// Where a probe was when the engine failed.
+// Where a probe was when the engine failed; at its first prefix if not yet anywhere.
 struct ProbeFailure {
   std::vector<int> tokens;
   Schedule schedule;

@@ -207,7 +207,7 @@ ModelData with_golden(double by) {
 std::string diverging(const ModelData& model, const EngineFactory& factory) {
   Collector collector;
   (void)run_on(options_for(Arithmetic::row), whole_run(model), factory, collector);
-  EXPECT_EQ(collector.summary("golden").cases, 240) << "both decoders on every prefix";
+  EXPECT_EQ(collector.summary("golden").counts.cases, 240) << "both decoders on every prefix";
   EXPECT_EQ(collector.summary("golden").scalar, ScalarKind::f64);
   std::string text;
   for (const CaseRecord& record : collector.records_of("golden")) {
@@ -278,6 +278,21 @@ TEST(RunProbe, the_place_of_a_failure_is_one_case) {
     int fed = 0;
     for (const int length : lab.failure->schedule) fed += length;
     EXPECT_TRUE(fed == 0 || fed == 2) << to_text(lab.failure->schedule);
+  }
+}
+
+// A case without tokens could not be run again.
+TEST(RunProbe, an_engine_that_fails_before_the_first_prefix_fails_at_it) {
+  Hooks hooks;
+  hooks.open = [](Engine&) -> SequenceId { throw EngineError("full"); };
+  const Scope scopes[] = {{}, {.path = {0, 2}}, {.path = {0, 2}, .path_only = true}};
+  const std::vector<int> first[] = {{0}, {0, 2}, {0, 2}};
+  for (std::size_t i = 0; i < std::size(scopes); ++i) {
+    Laboratory lab(small_model(), Arithmetic::row, hooked(hooks));
+    (void)lab.run(probe_prefixes, {.tree = kThree, .scope = scopes[i]});
+    ASSERT_TRUE(lab.failure.has_value());
+    EXPECT_EQ(lab.failure->tokens, first[i]);
+    EXPECT_TRUE(lab.failure->schedule.empty());
   }
 }
 

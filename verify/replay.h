@@ -32,7 +32,8 @@ void require_same_model(const Case& subject, const ModelData& model, std::string
 
 struct Replayed {
   CaseResult result;
-  std::optional<MeasuredRow> row;  // the worst one, with both rows of logits
+  std::optional<MeasuredRow> row;       // the worst one, with both rows of logits
+  ScalarKind scalar = ScalarKind::f32;  // in which the case was decided
 };
 
 // Runs one case alone on a fresh engine. A case too ill-conditioned for float32 is decided in

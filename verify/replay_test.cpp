@@ -178,6 +178,28 @@ Case case_on(const ModelData& model, std::vector<int> tokens) {
           .schedule = {}};
 }
 
+TEST(Replay, tells_the_scalar_that_decided) {
+  const ModelData model = ill_conditioned_model();
+  Hooks hooks;
+  hooks.feed = [](Engine& inner, std::span<const Feed> feeds, Rows rows, Logits& out) {
+    inner.batch(feeds, rows, out);
+    first_logit(out, 0) += 0x1p-40;  // lost in float32
+  };
+  Case subject = case_on(model, {0, 1});
+  subject.arithmetic = Arithmetic::matrix;
+  subject.policy = NoiseLimit{};
+  const Replayed wide = run_case(subject, model, hooked(hooks));
+  EXPECT_EQ(wide.result.mark, Mark::widened);
+  EXPECT_EQ(wide.scalar, ScalarKind::f64);
+  ASSERT_TRUE(wide.row.has_value());
+  EXPECT_EQ(wide.row->comparison.ulps,
+            ulps_between(wide.row->comparison.uncached, wide.row->comparison.cached, wide.scalar));
+  subject.policy = AbsLimit{1};
+  EXPECT_EQ(run_case(subject, model, hooked(hooks)).scalar, ScalarKind::f32);
+  subject.scalar = ScalarKind::f64;
+  EXPECT_EQ(run_case(subject, model, hooked(hooks)).scalar, ScalarKind::f64);
+}
+
 TEST(Replay, hands_over_the_worst_row_with_both_rows_of_logits) {
   const ModelData model = small_model();
   Hooks hooks;

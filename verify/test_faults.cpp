@@ -293,6 +293,8 @@ ModelRun random_run(const ModelData& model, int count) {
       {}};
 }
 
+SequenceId HookedEngine::open() { return hooks_.open ? hooks_.open(*inner_) : inner_->open(); }
+
 void HookedEngine::full(const TokenBlock& block, Rows rows, Logits& out) {
   if (!hooks_.full) return inner_->full(block, rows, out);
   hooks_.full(*inner_, block, rows, out);
@@ -398,11 +400,13 @@ std::string describe(const CaseRecord& record) {
 }
 
 std::string describe(const CheckSummary& s) {
+  const Counts& c = s.counts;
   return fmt::format(
-      "{} {} {} {} {} cases {} prefixes {} logits {} marks {} {} {} {} {} ratio {} worst {} {}",
-      s.check, s.model, name(s.arithmetic), name(s.scalar), to_text(s.policy), s.cases, s.prefixes,
-      s.logits, s.diverged, s.gated, s.widened, s.flaky, s.crashed, s.worst_ratio.value_or(-1),
-      s.worst_difference ? describe(*s.worst_difference) : "none", name(s.verdict));
+      "{} {} {} {} {} cases {} prefixes {} logits {} marks {} {} {} {} {} {} ratio {} worst {} {}",
+      s.check, s.model, name(s.arithmetic), name(s.scalar), to_text(s.policy), c.cases, c.prefixes,
+      c.logits, c.diverged, c.undecided, c.gated, c.widened, c.flaky, c.crashed,
+      s.worst_ratio.value_or(-1), s.worst_difference ? describe(*s.worst_difference) : "none",
+      name(s.verdict));
 }
 
 void Collector::on_record(const CaseRecord& record) {
