@@ -25,7 +25,7 @@ Replayed run_on(Bench& bench, const Case& subject) {
   const Probe probe{.tree = tree,
                     .scope = {.path = subject.tokens, .path_only = true},
                     .only_schedule = subject.schedule};
-  Replayed replayed{.scalar = bench.scalar};
+  Replayed replayed{{}, {}, bench.scalar};
   const auto failure = run_probe(
       probe_of(find_check(subject.check, "case")), bench, probe, [&](const Measured& measured) {
         replayed.result = judge_case(subject.policy, measured, bench.scalar);
@@ -42,7 +42,7 @@ Replayed run_once(const Case& subject, const ModelData& model, ScalarKind scalar
     Bench bench = make_bench(model, scalar, subject.arithmetic, subject.seed, factory);
     return run_on(bench, subject);
   } catch (const EngineError& error) {
-    return {.result = crashed(error.what()), .scalar = scalar};
+    return {crashed(error.what()), {}, scalar};
   }
 }
 
