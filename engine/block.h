@@ -21,9 +21,6 @@ struct View {
   std::ptrdiff_t stride = 0;  // from one feature to the next
 
   [[nodiscard]] T* feature(int f) const { return data + f * stride; }
-  [[nodiscard]] View features_from(int first, int count) const {
-    return {feature(first), rows, count, stride};
-  }
   [[nodiscard]] View rows_from(int first, int count) const {
     return {data + first, count, features, stride};
   }
@@ -62,7 +59,8 @@ struct LogitRows {
   std::vector<T> values;
 
   [[nodiscard]] int rows() const {
-    return vocabulary == 0 ? 0 : static_cast<int>(values.size()) / vocabulary;
+    if (vocabulary == 0) return 0;
+    return static_cast<int>(values.size() / static_cast<std::size_t>(vocabulary));
   }
   [[nodiscard]] std::span<const T> row(int r) const {
     const auto width = static_cast<std::size_t>(vocabulary);

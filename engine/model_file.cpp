@@ -66,6 +66,12 @@ void load_texts(const fs::path& folder, ModelData& data) {
   }
 }
 
+void load_golden(const fs::path& folder, ModelData& data) {
+  const fs::path golden = folder / "golden.f64";
+  if (!is_there(golden)) return;
+  data.golden = std::make_shared<const GoldenLogits>(read_golden(golden, data.weights.config));
+}
+
 // Folders that may hold bundled models, the one to prefer first.
 std::vector<fs::path> fixture_folders() {
   if (const char* folder = std::getenv("KVCHECK_FIXTURES")) return {fs::path(folder)};
@@ -101,7 +107,7 @@ ModelData load_model_folder(const fs::path& folder) {
   data.weights = read_safetensors(folder / "model.safetensors", config);
   data.sha256 = model_sha256(data.weights);
   load_texts(folder, data);
-  if (is_there(folder / "golden.f64")) data.golden = folder / "golden.f64";
+  load_golden(folder, data);
   return data;
 }
 

@@ -8,16 +8,18 @@
 //   vocabulary.txt     one word a line, as many as the vocabulary has ids
 //   corpus.txt         sequences that the model was made for, see sequences.h
 //   manifest.json      promises and checksums, see manifest.h; checksums are verified
-//   golden.f64         logits by another program
+//   golden.f64         logits of all prefixes by another program, see golden.h
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/config_json.h"
+#include "engine/golden.h"
 #include "engine/manifest.h"
 #include "engine/model.h"
 
@@ -27,12 +29,12 @@ namespace kvcheck {
 struct ModelData {
   std::string name;  // as the user gave it: a bundled name, a path, or gen:FAMILY:SEED
   Model<float> weights;
-  std::string sha256;                           // model_sha256(weights)
-  std::vector<std::string> words;               // [vocabulary] or empty
-  std::vector<std::vector<int>> corpus;         // empty: none
-  std::optional<double> contract_abs;           // largest difference that the cache may make
-  std::optional<Published> published;           // a difference that was reported for it
-  std::optional<std::filesystem::path> golden;  // golden.f64, if present
+  std::string sha256;                          // model_sha256(weights)
+  std::vector<std::string> words;              // [vocabulary] or empty
+  std::vector<std::vector<int>> corpus;        // empty: none
+  std::optional<double> contract_abs;          // largest difference that the cache may make
+  std::optional<Published> published;          // a difference that was reported for it
+  std::shared_ptr<const GoldenLogits> golden;  // null: none; shared, since a model may be copied
 };
 
 // The name is the path's text. Throws Error at anything wrong with any of the files.

@@ -48,13 +48,13 @@ TEST_F(ModelFolder, needs_no_more_than_configuration_and_weights) {
   EXPECT_TRUE(data.corpus.empty());
   EXPECT_EQ(data.contract_abs, std::nullopt);
   EXPECT_EQ(data.published, std::nullopt);
-  EXPECT_EQ(data.golden, std::nullopt);
+  EXPECT_EQ(data.golden, nullptr);
 }
 
 TEST_F(ModelFolder, may_hold_words_corpus_promises_and_golden_logits) {
   write("vocabulary.txt", "yes\nno\n");
   write("corpus.txt", "# two of them\nyes no yes\n1 1\n");
-  write("golden.f64", "");
+  write("golden.f64", std::string(30 * 2 * sizeof(double), '\0'));  // 2 + 4 + 8 + 16 rows
   write("manifest.json", R"({"contract": {"abs": 1e-5}, "published":
     {"max_abs_difference": 3e-6, "source": "a page"}, "seed": 3})");
   const ModelData data = load();
@@ -62,7 +62,13 @@ TEST_F(ModelFolder, may_hold_words_corpus_promises_and_golden_logits) {
   EXPECT_EQ(data.corpus, (std::vector<std::vector<int>>{{0, 1, 0}, {1, 1}}));
   EXPECT_EQ(data.contract_abs, 1e-5);
   EXPECT_EQ(data.published, (Published{3e-6, "a page"}));
-  EXPECT_EQ(data.golden, folder / "golden.f64");
+  ASSERT_NE(data.golden, nullptr);
+  EXPECT_EQ(data.golden->row(std::vector<int>{1, 1, 1, 1}).size(), 2U);
+}
+
+TEST_F(ModelFolder, golden_logits_of_another_size_are_an_error) {
+  write("golden.f64", std::string(30 * 2 * sizeof(double) - 1, '\0'));
+  EXPECT_EQ(load_error(), "golden.f64: size, expected 30 rows of 2 float64, got 479 bytes");
 }
 
 TEST_F(ModelFolder, a_corpus_of_ids_needs_no_words) {

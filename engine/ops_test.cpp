@@ -125,13 +125,19 @@ TYPED_TEST(RowOps, normalize_of_a_row_does_not_depend_on_its_neighbours) {
   }
 }
 
+// Some of the features of a window.
+template <typename T>
+View<T> features_of(View<T> x, int first, int count) {
+  return {x.feature(first), x.rows, count, x.stride};
+}
+
 // 2 n features in: the gate and what it gates. Copied, since both must have one stride.
 template <typename T>
 void swiglu_of(View<T> x, View<T> y) {
   const Placed<T> both(x.rows, x.features, {3, static_cast<int>(x.stride) - x.rows});
   copy(x, both.view());
-  const View<T> up = both.view().features_from(y.features, y.features);
-  row_ops<T>().swiglu(both.view().features_from(0, y.features), up);
+  const View<T> up = features_of(both.view(), y.features, y.features);
+  row_ops<T>().swiglu(features_of(both.view(), 0, y.features), up);
   copy(up, y);
 }
 

@@ -192,8 +192,6 @@ void normalize(View<const T> x, const NormWeights<T>& weights, T epsilon, View<T
   });
 }
 
-// 0.5 x (1 + tanh(u)) with u = sqrt(2/pi) (x + 0.044715 x^3) is x / (1 + e^(-2u)): Hendrycks and
-// Gimpel (arXiv 1606.08415), the approximation that GPT-2 uses.
 // Calls work(first, count) for the stretches of elements that lie side by side: the whole block
 // where its features follow each other without a gap.
 template <typename T, typename Work>
@@ -205,6 +203,8 @@ void stretches(View<T> x, Work work) {
   }
 }
 
+// 0.5 x (1 + tanh(u)) with u = sqrt(2/pi) (x + 0.044715 x^3) is x / (1 + e^(-2u)): Hendrycks and
+// Gimpel (arXiv 1606.08415), the approximation that GPT-2 uses.
 template <Scalar T>
 void gelu_tanh(View<T> x) {
   stretches(x, [&](std::ptrdiff_t first, int count) {

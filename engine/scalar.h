@@ -3,7 +3,6 @@
 #pragma once
 
 #include <concepts>
-#include <limits>
 #include <string_view>
 
 namespace kvcheck {
@@ -24,11 +23,6 @@ enum class ScalarKind { f32, f64 };
 
 [[nodiscard]] constexpr std::string_view name(ScalarKind kind) {
   return kind == ScalarKind::f32 ? "f32" : "f64";
-}
-
-[[nodiscard]] constexpr double epsilon(ScalarKind kind) {
-  return kind == ScalarKind::f32 ? double{std::numeric_limits<float>::epsilon()}
-                                 : std::numeric_limits<double>::epsilon();
 }
 
 // The next wider scalar, in which the noise floor's reference is computed.

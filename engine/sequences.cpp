@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <unordered_map>
 
 #include "engine/echo.h"
@@ -128,6 +129,19 @@ std::vector<std::string> parse_words(std::string_view text, std::string_view whe
   if (words.size() == static_cast<std::size_t>(vocabulary_size)) return words;
   throw bad_input({where, "words", fmt::format("{}, the vocabulary", vocabulary_size),
                    fmt::format("{}", words.size())});
+}
+
+std::int64_t count_all_prefixes(int vocabulary, int context) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  std::int64_t count = 0;
+  std::int64_t of_length = 1;
+  for (int n = 1; n <= context; ++n) {
+    if (of_length > kMost / vocabulary) return kMost;
+    of_length *= vocabulary;
+    if (count > kMost - of_length) return kMost;
+    count += of_length;
+  }
+  return count;
 }
 
 std::string join_tokens(std::span<const int> tokens) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Token sequences as text: one sequence a line, ids or words separated by blanks. A byte order mark
-// before the first line, as some editors write it, is skipped.
+// Token sequences: how many there are, and as text, one a line, ids or words separated by blanks. A
+// byte order mark before the first line, as some editors write it, is skipped.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <span>
 #include <string>
@@ -24,6 +25,10 @@ namespace kvcheck {
 // are no words: a sequence could not tell them from an id and from a comment.
 [[nodiscard]] std::vector<std::string> parse_words(std::string_view text, std::string_view where,
                                                    int vocabulary_size);
+
+// Number of sequences of length 1 .. context over the vocabulary; saturates at the largest 64-bit
+// number.
+[[nodiscard]] std::int64_t count_all_prefixes(int vocabulary, int context);
 
 // "0 2 4"
 [[nodiscard]] std::string join_tokens(std::span<const int> tokens);

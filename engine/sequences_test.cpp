@@ -6,6 +6,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <array>
+#include <limits>
 
 #include "engine/test_support.h"
 
@@ -159,6 +160,22 @@ RC_GTEST_PROP(JoinTokens, is_undone_by_parse_sequences, ()) {
       *rc::gen::nonEmpty(rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 1000)))
            .as("tokens");
   RC_ASSERT(parse_sequences(join_tokens(tokens), "text", {}, 1000) == Sequences{tokens});
+}
+
+TEST(CountAllPrefixes, sums_the_powers_of_the_vocabulary) {
+  EXPECT_EQ(count_all_prefixes(8, 4), 4680);
+  EXPECT_EQ(count_all_prefixes(3, 1), 3);
+  EXPECT_EQ(count_all_prefixes(1, 7), 7);
+  EXPECT_EQ(count_all_prefixes(3, 0), 0);
+}
+
+TEST(CountAllPrefixes, saturates) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(count_all_prefixes(2, 61), (std::int64_t{1} << 62) - 2);
+  EXPECT_EQ(count_all_prefixes(2, 62), kMost - 1) << "2^63 - 2";
+  EXPECT_EQ(count_all_prefixes(2, 63), kMost);
+  EXPECT_EQ(count_all_prefixes(50257, 1024), kMost);
+  EXPECT_EQ(count_all_prefixes(std::numeric_limits<int>::max(), 3), kMost);
 }
 
 }  // namespace

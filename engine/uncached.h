@@ -26,8 +26,6 @@ class Uncached {
   // The result stays valid until the next call.
   View<const T> logits(const TokenBlock& block, Rows rows, const Observer<T>* observer = nullptr);
 
-  [[nodiscard]] const Model<T>& model() const { return model_; }
-
  private:
   void embed(const TokenBlock& block);
   void attention(int layer, BlockShape shape);

@@ -116,8 +116,8 @@ TableRow table_row(const CheckSummary& summary, std::span<const std::string> wor
   row.model = summary.model;
   row.arithmetic = name(summary.arithmetic);
   if (summary.scalar != ScalarKind::f32) row.arithmetic += fmt::format(" {}", name(summary.scalar));
-  row.prefixes = summary.prefixes;
-  row.logits = summary.logits;
+  row.prefixes = summary.counts.prefixes;
+  row.logits = summary.counts.logits;
   const std::optional<CaseRecord>& worst = summary.worst_difference;
   if (worst && worst->result.row) {
     row.worst_difference = worst->result.row->max_abs_difference;
@@ -129,7 +129,7 @@ TableRow table_row(const CheckSummary& summary, std::span<const std::string> wor
   }
   row.worst_ratio = summary.worst_ratio;
   row.ratio_limit = ratio_limit(summary.policy);
-  row.gated = summary.gated;
+  row.gated = summary.counts.gated;
   row.seconds = summary.seconds;
   row.verdict = summary.verdict;
   return row;

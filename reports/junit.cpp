@@ -137,13 +137,15 @@ void FirstFailures::add(const CaseRecord& record, std::string_view reproduce) {
   const Verdict verdict = record.result.verdict;
   if (verdict != Verdict::diverge && verdict != Verdict::broken) return;
   const Case& subject = record.subject;
-  FirstFailure& first = first_[Key(subject.model, record.check(), subject.arithmetic)];
+  FirstFailure& first = first_[Key(subject.model, record.check(), subject.arithmetic,
+                                   subject.scalar, to_text(subject.policy))];
   if (first.verdict >= verdict) return;
   first = FirstFailure{verdict, record.result.note, std::string(reproduce)};
 }
 
 const FirstFailure* FirstFailures::find(const SummaryCheck& check) const {
-  const auto found = first_.find(Key(check.model, check.id, check.arithmetic));
+  const auto found =
+      first_.find(Key(check.model, check.id, check.arithmetic, check.scalar, check.policy));
   return found == first_.end() ? nullptr : &found->second;
 }
 

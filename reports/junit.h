@@ -28,8 +28,9 @@ class FirstFailures {
   [[nodiscard]] const FirstFailure* find(const SummaryCheck& check) const;
 
  private:
-  // Model, check, arithmetic. Not the scalar: a case may have been decided in a wider one.
-  using Key = std::tuple<std::string, std::string, Arithmetic>;
+  // Model, check, arithmetic, scalar (that the case was to be run in, whatever it was decided in)
+  // and policy.
+  using Key = std::tuple<std::string, std::string, Arithmetic, ScalarKind, std::string>;
   std::map<Key, FirstFailure> first_;
 };
 

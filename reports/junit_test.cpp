@@ -19,7 +19,7 @@ CheckSummary check_of(const std::string& model, Verdict verdict) {
   CheckSummary summary = agreeing_check();
   summary.model = model;
   summary.verdict = verdict;
-  summary.gated = verdict == Verdict::gave_up ? 9 : 0;
+  summary.counts.undecided = verdict == Verdict::gave_up ? 9 : 0;
   return summary;
 }
 
@@ -103,7 +103,7 @@ TEST(FirstFailures, keeps_the_first_of_the_worst_cases) {
   EXPECT_EQ(failures.find(summary_check(agreeing_check())), nullptr);
 }
 
-TEST(FirstFailures, tells_arithmetics_and_models_apart) {
+TEST(FirstFailures, tells_models_and_ways_of_judging_apart) {
   FirstFailures failures;
   failures.add(diverging_record(), "diverges");
   CheckSummary other = diverging_check();
@@ -112,6 +112,13 @@ TEST(FirstFailures, tells_arithmetics_and_models_apart) {
   other = diverging_check();
   other.model = "rotary";
   EXPECT_EQ(failures.find(summary_check(other)), nullptr);
+  other = diverging_check();
+  other.scalar = ScalarKind::f64;
+  EXPECT_EQ(failures.find(summary_check(other)), nullptr);
+  other = diverging_check();
+  other.policy = Exact{};
+  EXPECT_EQ(failures.find(summary_check(other)), nullptr);
+  EXPECT_NE(failures.find(summary_check(diverging_check())), nullptr);
 }
 
 TEST(FirstFailures, stand_under_the_check_that_ran_them) {

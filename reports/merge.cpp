@@ -24,14 +24,7 @@ bool is_worse(const std::optional<double>& a, const std::optional<double>& b) {
 }
 
 void add(CheckSummary& sum, const CheckSummary& part) {
-  sum.cases += part.cases;
-  sum.prefixes += part.prefixes;
-  sum.logits += part.logits;
-  sum.diverged += part.diverged;
-  sum.gated += part.gated;
-  sum.widened += part.widened;
-  sum.flaky += part.flaky;
-  sum.crashed += part.crashed;
+  sum.counts += part.counts;
   sum.seconds += part.seconds;
   if (is_worse(difference_of(part), difference_of(sum))) {
     sum.worst_difference = part.worst_difference;
@@ -41,7 +34,8 @@ void add(CheckSummary& sum, const CheckSummary& part) {
 }
 
 bool same_check(const CheckSummary& a, const CheckSummary& b) {
-  return a.check == b.check && a.arithmetic == b.arithmetic && a.scalar == b.scalar;
+  return a.check == b.check && a.arithmetic == b.arithmetic && a.scalar == b.scalar &&
+         a.policy == b.policy;
 }
 
 }  // namespace

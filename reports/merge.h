@@ -14,7 +14,7 @@ namespace kvcheck {
 // are those of the first. `summaries` must not be empty.
 [[nodiscard]] CheckSummary merge(std::span<const CheckSummary> summaries, const std::string& model);
 
-// One for each check, arithmetic and scalar, in the order in which they first come.
+// One for each check, arithmetic, scalar and policy, in the order in which they first come.
 [[nodiscard]] std::vector<CheckSummary> merge_by_check(std::span<const CheckSummary> summaries,
                                                        const std::string& model);
 

@@ -27,20 +27,21 @@ double merged_difference(const CheckSummary& a, const CheckSummary& b) {
 
 TEST(Merge, sums_what_can_be_counted) {
   CheckSummary first = diverging_check();
-  first.flaky = 4;
-  first.crashed = 5;
+  first.counts.flaky = 4;
+  first.counts.crashed = 5;
   const CheckSummary parts[] = {first, diverging_check()};
   const CheckSummary sum = merge(parts, "2 models");
   EXPECT_EQ(sum.model, "2 models");
   EXPECT_EQ(sum.check, "all-prefixes");
-  EXPECT_EQ(sum.cases, 80);
-  EXPECT_EQ(sum.prefixes, 22);
-  EXPECT_EQ(sum.logits, 2468);
-  EXPECT_EQ(sum.diverged, 2);
-  EXPECT_EQ(sum.gated, 4);
-  EXPECT_EQ(sum.widened, 6);
-  EXPECT_EQ(sum.flaky, 4);
-  EXPECT_EQ(sum.crashed, 5);
+  EXPECT_EQ(sum.counts.cases, 80);
+  EXPECT_EQ(sum.counts.prefixes, 22);
+  EXPECT_EQ(sum.counts.logits, 2468);
+  EXPECT_EQ(sum.counts.diverged, 2);
+  EXPECT_EQ(sum.counts.undecided, 4);
+  EXPECT_EQ(sum.counts.gated, 4);
+  EXPECT_EQ(sum.counts.widened, 6);
+  EXPECT_EQ(sum.counts.flaky, 4);
+  EXPECT_EQ(sum.counts.crashed, 5);
   EXPECT_EQ(sum.seconds, 0.5);
 }
 
@@ -88,20 +89,23 @@ TEST(Merge, something_is_worse_than_nothing) {
 
 TEST(Merge, nothing_at_all_is_a_mistake) { EXPECT_THROW((void)merge({}, ""), InternalError); }
 
-TEST(MergeByCheck, keeps_checks_and_arithmetics_apart) {
+TEST(MergeByCheck, keeps_checks_and_ways_of_judging_apart) {
   CheckSummary row = diverging_check();
   row.arithmetic = Arithmetic::row;
   CheckSummary wide = diverging_check();
   wide.scalar = ScalarKind::f64;
+  CheckSummary exact = diverging_check();
+  exact.policy = Exact{};
   const CheckSummary parts[] = {
-      diverging_check(), agreeing_check(), diverging_check(), row, wide, row};
+      diverging_check(), agreeing_check(), diverging_check(), row, wide, row, exact};
   const auto merged = merge_by_check(parts, "20 generated models");
-  ASSERT_EQ(merged.size(), 4U);
-  EXPECT_EQ(merged[0].cases, 80);
+  ASSERT_EQ(merged.size(), 5U);
+  EXPECT_EQ(merged[0].counts.cases, 80);
   EXPECT_EQ(merged[1].check, "corpus-prefixes");
   EXPECT_EQ(merged[2].arithmetic, Arithmetic::row);
-  EXPECT_EQ(merged[2].cases, 80);
+  EXPECT_EQ(merged[2].counts.cases, 80);
   EXPECT_EQ(merged[3].scalar, ScalarKind::f64);
+  EXPECT_EQ(merged[4].policy, Policy{Exact{}});
   for (const CheckSummary& sum : merged) EXPECT_EQ(sum.model, "20 generated models");
   EXPECT_TRUE(merge_by_check({}, "").empty());
 }

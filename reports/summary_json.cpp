@@ -22,14 +22,14 @@ namespace {
 
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
-using Counts = std::map<std::string, std::int64_t>;
+using MarkCounts = std::map<std::string, std::int64_t>;
 
 template <typename Struct>
 struct Field {
   const char* key;
   std::variant<std::string Struct::*, std::int64_t Struct::*, double Struct::*,
-               std::optional<double> Struct::*, bool Struct::*, Counts Struct::*, Verdict Struct::*,
-               Arithmetic Struct::*, ScalarKind Struct::*>
+               std::optional<double> Struct::*, bool Struct::*, MarkCounts Struct::*,
+               Verdict Struct::*, Arithmetic Struct::*, ScalarKind Struct::*>
       member;
 };
 
@@ -49,10 +49,10 @@ constexpr auto kCheckFields = std::to_array<Field<SummaryCheck>>({
     {"verdict", &SummaryCheck::verdict},
     {"seconds", &SummaryCheck::seconds},
 });
-constexpr auto kComparedFields = std::to_array<Field<Compared>>({
-    {"cases", &Compared::cases},
-    {"prefixes", &Compared::prefixes},
-    {"logits", &Compared::logits},
+constexpr auto kComparedFields = std::to_array<Field<Counts>>({
+    {"cases", &Counts::cases},
+    {"prefixes", &Counts::prefixes},
+    {"logits", &Counts::logits},
 });
 constexpr auto kRunFields = std::to_array<Field<RunSummary>>({
     {"verdict", &RunSummary::verdict},
@@ -73,7 +73,7 @@ OrderedJson to_json(double number) {
 OrderedJson to_json(const std::optional<double>& number) {
   return number ? to_json(*number) : OrderedJson(nullptr);
 }
-OrderedJson to_json(const Counts& counts) {
+OrderedJson to_json(const MarkCounts& counts) {
   OrderedJson json = OrderedJson::object();
   for (const auto& [key, count] : counts) json[key] = count;
   return json;
@@ -124,7 +124,7 @@ void parse(const Json& json, const JsonPlace& place, std::optional<double>& into
   into.reset();
   if (!json.is_null()) parse(json, place, into.emplace());
 }
-void parse(const Json& json, const JsonPlace& place, Counts& into) {
+void parse(const Json& json, const JsonPlace& place, MarkCounts& into) {
   require_object(json, place);
   for (const auto& item : json.items()) {
     const std::string what = fmt::format("{}.{}", place.what, one_line(item.key()));
@@ -162,24 +162,25 @@ void read_object(const Json& json, const JsonPlace& place,
 }  // namespace
 
 SummaryCheck summary_check(const CheckSummary& summary) {
+  const Counts& counts = summary.counts;
   SummaryCheck check;
   check.id = summary.check;
   check.model = summary.model;
   check.arithmetic = summary.arithmetic;
   check.scalar = summary.scalar;
   check.policy = to_text(summary.policy);
-  check.cases = summary.cases;
-  check.prefixes = summary.prefixes;
-  check.logits = summary.logits;
+  check.cases = counts.cases;
+  check.prefixes = counts.prefixes;
+  check.logits = counts.logits;
   if (summary.worst_difference && summary.worst_difference->result.row) {
     check.worst_abs = summary.worst_difference->result.row->max_abs_difference;
   }
   check.worst_ratio = summary.worst_ratio;
-  check.gave_up = summary.gated;
-  const std::array<std::pair<Mark, std::int64_t>, 4> marks{{{Mark::flaky, summary.flaky},
-                                                            {Mark::crash, summary.crashed},
-                                                            {Mark::widened, summary.widened},
-                                                            {Mark::gated, summary.gated}}};
+  check.gave_up = counts.undecided;
+  const std::array<std::pair<Mark, std::int64_t>, 4> marks{{{Mark::flaky, counts.flaky},
+                                                            {Mark::crash, counts.crashed},
+                                                            {Mark::widened, counts.widened},
+                                                            {Mark::gated, counts.gated}}};
   for (const auto& [mark, count] : marks) {
     if (count != 0) check.marks[std::string(name(mark))] = count;
   }
@@ -194,9 +195,7 @@ RunSummary run_summary(const RunResult& result) {
   run.interrupted = result.interrupted;
   for (const CheckSummary& summary : result.checks) {
     run.checks.push_back(summary_check(summary));
-    run.compared.cases += summary.cases;
-    run.compared.prefixes += summary.prefixes;
-    run.compared.logits += summary.logits;
+    run.compared += summary.counts;
   }
   return run;
 }

@@ -12,6 +12,7 @@
 
 #include "engine/scalar.h"
 #include "verify/case.h"
+#include "verify/counts.h"
 #include "verify/verdict.h"
 
 namespace kvcheck {
@@ -30,23 +31,16 @@ struct SummaryCheck {
   std::int64_t logits = 0;
   std::optional<double> worst_abs;  // largest absolute difference
   std::optional<double> worst_ratio;
-  std::int64_t gave_up = 0;                   // cases left undecided: the gated ones
+  std::int64_t gave_up = 0;                   // cases left undecided, gated or not
   std::map<std::string, std::int64_t> marks;  // how many cases bear each; none that no case bears
   Verdict verdict = Verdict::gave_up;
   double seconds = 0;
 };
 
-// Sums over all checks: a prefix that two checks look at counts twice.
-struct Compared {
-  std::int64_t cases = 0;
-  std::int64_t prefixes = 0;
-  std::int64_t logits = 0;
-};
-
 struct RunSummary {
   Verdict verdict = Verdict::gave_up;
   bool interrupted = false;
-  Compared compared;
+  Counts compared;  // sums over all checks: a prefix that two checks look at counts twice
   std::vector<SummaryCheck> checks;
 };
 

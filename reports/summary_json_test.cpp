@@ -111,10 +111,19 @@ TEST(SummaryJson, a_run_without_checks_is_read_back_too) {
 
 TEST(SummaryJson, counts_every_mark) {
   CheckSummary summary;
-  summary.flaky = 1;
-  summary.crashed = 2;
+  summary.counts.flaky = 1;
+  summary.counts.crashed = 2;
   const auto marks = summary_check(summary).marks;
   EXPECT_EQ(marks, (std::map<std::string, std::int64_t>{{"flaky", 1}, {"crash", 2}}));
+}
+
+TEST(SummaryJson, gave_up_counts_every_case_that_is_undecided) {
+  CheckSummary summary;
+  summary.counts.undecided = 5;
+  summary.counts.gated = 2;
+  const SummaryCheck check = summary_check(summary);
+  EXPECT_EQ(check.gave_up, 5);
+  EXPECT_EQ(check.marks, (std::map<std::string, std::int64_t>{{"gated", 2}}));
 }
 
 TEST(SummaryJson, an_interrupted_run_says_so) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The probe on what a sequence says it holds: rows, positions, bytes, and that a refusal changes
-// nothing.
+// The probe on what a sequence says it holds: rows, positions, bytes; and on what it does hold
+// after a roll back and after refusals: the rows fed from there on are the oracle's.
 #include <fmt/format.h>
 
 #include "engine/error.h"
@@ -26,7 +26,8 @@ struct Facts {
 class Account {
  public:
   Account(Bench& bench, Facts& facts)
-      : engine_(*bench.engine),
+      : bench_(bench),
+        engine_(*bench.engine),
         config_(bench.model.weights.config),
         scalar_size_(bench.scalar == ScalarKind::f32 ? 4 : 8),
         facts_(facts),
@@ -39,6 +40,18 @@ class Account {
     rows_ += static_cast<int>(tokens.size());
     facts_.expect("rows answered", "by a feed", static_cast<int>(tokens.size()), logits_.rows());
     check("after a feed");
+  }
+
+  // Feeds what the sequence does not hold of the walk's prefix, and measures the answer.
+  void feed_the_rest(PrefixWalk& at, std::vector<MeasuredRow>& rows) {
+    const int held = rows_;
+    const auto rest = at.prefix().subspan(static_cast<std::size_t>(held));
+    feed(rest);
+    if (logits_.rows() != static_cast<int>(rest.size())) return;  // a wrong fact already
+    require_rows(engine_, logits_, rest.size());
+    for (int i = 0; i < logits_.rows(); ++i) {
+      rows.push_back(measure_row(bench_, at, held + i + 1, logits_.row(i)));
+    }
   }
 
   void truncate(int length) {
@@ -59,6 +72,7 @@ class Account {
   }
 
   void close() { engine_.close(sequence_); }
+  [[nodiscard]] int rows() const { return rows_; }
 
  private:
   void check(std::string_view when) {
@@ -68,6 +82,7 @@ class Account {
     facts_.expect("bytes", when, cache_bytes(config_, rows_, scalar_size_), held.bytes);
   }
 
+  Bench& bench_;
   Engine& engine_;
   const Config& config_;
   const int scalar_size_;
@@ -85,29 +100,28 @@ void feed_by_schedule(Account& account, std::span<const int> tokens, const Sched
   }
 }
 
-// Asks for what must be refused of a sequence that holds the tokens.
-void ask_too_much(Account& account, const Config& config, std::span<const int> tokens) {
+// Asks for what must be refused.
+void ask_too_much(Account& account, const Config& config) {
   account.refuse("of an empty feed", {});
   const int outside[] = {config.vocabulary};
   account.refuse("of an id outside the vocabulary", outside);
   const int negative[] = {-1};
   account.refuse("of a negative id", negative);
-  const std::vector<int> too_many(static_cast<std::size_t>(config.context) + 1 - tokens.size(),
-                                  tokens.back());
+  const std::vector<int> too_many(static_cast<std::size_t>(config.context + 1 - account.rows()), 0);
   account.refuse("of a feed past the context", too_many);
 }
 
-// Feeds by the schedule, rolls half of it back and feeds that again. A refusal does not depend on
-// how the rows came to be there: it is tried once, after everything was fed at once.
-void keep_account(Bench& bench, std::span<const int> tokens, const Schedule& schedule,
-                  Facts& facts) {
+// Feeds by the schedule, rolls half of it back and feeds that again: only what is fed afterwards
+// shows what a roll back did to the rows that it kept. Refusals, which do not depend on how the
+// rows came to be there, are tried in between where everything was fed at once.
+void keep_account(Bench& bench, PrefixWalk& at, const Schedule& schedule, Facts& facts,
+                  std::vector<MeasuredRow>& rows) {
   Account account(bench, facts);
   try {
-    feed_by_schedule(account, tokens, schedule);
-    const std::size_t half = tokens.size() / 2;
-    account.truncate(static_cast<int>(half));
-    account.feed(tokens.subspan(half));
-    if (schedule.size() == 1) ask_too_much(account, bench.model.weights.config, tokens);
+    feed_by_schedule(account, at.prefix(), schedule);
+    account.truncate(static_cast<int>(at.prefix().size() / 2));
+    if (schedule.size() == 1) ask_too_much(account, bench.model.weights.config);
+    account.feed_the_rest(at, rows);
   } catch (const Error&) {
     // A sequence that holds other rows than it should may well refuse what follows: the first wrong
     // fact is told.
@@ -120,17 +134,20 @@ void keep_account(Bench& bench, std::span<const int> tokens, const Schedule& sch
 
 void probe_accounting(Bench& bench, const Probe& probe, const Sink& sink) {
   PrefixWalk walk(probe.tree, *bench.engine, PrefixWalk::CachedSteps::none);
+  std::vector<MeasuredRow> rows;
   walk_prefixes(walk, probe, [&](PrefixWalk& at, Schedule& schedule) {
     if (!at.leaf() && !probe.scope.path_only) return;
     const int length = static_cast<int>(at.prefix().size());
     std::vector<Schedule> schedules{decode_schedule(length), single_schedule(length)};
     if (length == 1) schedules.pop_back();
-    if (probe.only_schedule) schedules = {*probe.only_schedule};
+    // A case that broke before anything was fed has no schedule.
+    if (probe.only_schedule && !probe.only_schedule->empty()) schedules = {*probe.only_schedule};
     for (const Schedule& next : schedules) {
       schedule = next;
       Facts facts;
-      keep_account(bench, at.prefix(), schedule, facts);
-      sink({at.prefix(), schedule, {}, facts.count, facts.note});
+      rows.clear();
+      keep_account(bench, at, schedule, facts, rows);
+      sink({at.prefix(), schedule, rows, facts.count, facts.note});
     }
   });
 }

@@ -13,6 +13,8 @@ struct Account {
   Schedule schedule;
   int facts;
   std::string note;
+  std::vector<int> positions;  // of the rows that were compared
+  bool same_bits;              // in all of them
 };
 
 // What the probe says of the sequence [0, 1, 2] of the small model.
@@ -23,13 +25,19 @@ std::vector<Account> accounts(const EngineFactory& factory, std::vector<int> tok
   std::vector<Account> found;
   const auto failure =
       run_probe(probe_accounting, bench, {.tree = tree}, [&](const Measured& measured) {
-        EXPECT_TRUE(measured.rows.empty());
-        found.push_back({{measured.tokens.begin(), measured.tokens.end()},
-                         measured.schedule,
-                         measured.facts,
-                         measured.note});
+        Account& account =
+            found.emplace_back(Account{{measured.tokens.begin(), measured.tokens.end()},
+                                       measured.schedule,
+                                       measured.facts,
+                                       measured.note,
+                                       {},
+                                       true});
+        for (const MeasuredRow& row : measured.rows) {
+          account.positions.push_back(row.position);
+          account.same_bits = account.same_bits && row.comparison.same_bits;
+        }
       });
-  if (failure) found.push_back({failure->tokens, failure->schedule, 0, failure->what});
+  if (failure) found.push_back({failure->tokens, failure->schedule, 0, failure->what, {}, false});
   return found;
 }
 
@@ -45,11 +53,31 @@ TEST(Accounting, the_built_in_engine_keeps_its_books) {
   for (const Account& account : found) {
     EXPECT_EQ(account.note, "");
     EXPECT_EQ(account.tokens, (std::vector<int>{0, 1, 2}));
+    EXPECT_EQ(account.positions, (std::vector<int>{1, 2})) << "half of the rows is kept";
+    EXPECT_TRUE(account.same_bits);
   }
   // Three facts after open, four for each feed (one more than the schedule has), three after the
   // roll back; after a single feed, four for each of four refusals.
   EXPECT_EQ(found[0].facts, 3 + 4 * 4 + 3);
   EXPECT_EQ(found[1].facts, 3 + 2 * 4 + 3 + 4 * 4);
+}
+
+// Counts alone would not tell: as many rows are held, of other contents.
+TEST(Accounting, what_a_roll_back_or_a_refusal_does_to_the_rows_that_are_kept_shows_in_the_logits) {
+  const auto seen = [](std::string_view id) {
+    for (const PlantedFault& fault : planted_faults()) {
+      if (fault.id == id) return accounts(fault.factory);
+    }
+    throw std::out_of_range("no such fault");
+  };
+  for (const Account& account : seen("roll-back-from-the-front")) {
+    EXPECT_EQ(account.note, "");
+    EXPECT_FALSE(account.same_bits) << to_text(account.schedule);
+  }
+  const auto refused = seen("row-lost-to-refusals");
+  EXPECT_TRUE(refused.at(0).same_bits) << "nothing is refused under the schedule 1+1+1";
+  EXPECT_EQ(refused.at(1).note, "");
+  EXPECT_FALSE(refused.at(1).same_bits);
 }
 
 TEST(Accounting, one_token_has_one_schedule_and_the_whole_context_is_refused_more) {
@@ -147,7 +175,7 @@ TEST(Accounting, a_refusal_changes_nothing) {
       throw;
     }
   };
-  EXPECT_EQ(refusal_of(hooks), "rows of an empty feed: expected 3, got 0");
+  EXPECT_EQ(refusal_of(hooks), "rows of an empty feed: expected 1, got 0");
 }
 
 // The roll back is what is wrong, not the engine: to say "broken" would lose what was found.

@@ -2,6 +2,7 @@
 // Planning a run.
 #include "verify/assignments.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace kvcheck {
@@ -23,19 +24,24 @@ class Planner {
   std::vector<std::unique_ptr<Assignment>> plan(const std::vector<ModelRun>& models) const {
     std::vector<std::unique_ptr<Assignment>> assignments;
     for (const ModelRun& run : models) {
-      for (const SourceOfPrefixes& source : run.sources) {
-        for (const Check& check : checks()) {
-          for (const Arithmetic arithmetic : options_.arithmetics) {
-            auto assignment = assign(run, source, check, arithmetic);
-            if (assignment) assignments.push_back(std::move(assignment));
-          }
-        }
-      }
+      const std::size_t before = assignments.size();
+      for (const SourceOfPrefixes& source : run.sources) plan(run, source, assignments);
+      if (assignments.size() > before) assignments.back()->last_of_model = true;
     }
     return assignments;
   }
 
  private:
+  void plan(const ModelRun& run, const SourceOfPrefixes& source,
+            std::vector<std::unique_ptr<Assignment>>& assignments) const {
+    for (const Check& check : checks()) {
+      for (const Arithmetic arithmetic : options_.arithmetics) {
+        auto assignment = assign(run, source, check, arithmetic);
+        if (assignment) assignments.push_back(std::move(assignment));
+      }
+    }
+  }
+
   std::unique_ptr<Assignment> assign(const ModelRun& run, const SourceOfPrefixes& source,
                                      const Check& check, Arithmetic arithmetic) const {
     const Subject subject{run.model, source.source, largest_source(run, source), arithmetic};
@@ -61,11 +67,32 @@ class Planner {
   const SuiteOptions& options_;
 };
 
+bool judged_alike(const Case& a, const Case& b) {
+  return a.scalar == b.scalar && a.arithmetic == b.arithmetic && a.policy == b.policy;
+}
+
 }  // namespace
 
 std::vector<std::unique_ptr<Assignment>> plan_assignments(const SuiteOptions& options,
                                                           const std::vector<ModelRun>& models) {
   return Planner(options).plan(models);
+}
+
+std::vector<StoredCases> group_stored(const std::vector<ModelRun>& models) {
+  std::vector<StoredCases> groups;
+  for (const ModelRun& run : models) {
+    for (const Case& subject : run.stored) {
+      const auto group = std::ranges::find_if(groups, [&](const StoredCases& of) {
+        return of.run == &run && judged_alike(of.cases.front(), subject);
+      });
+      if (group == groups.end()) {
+        groups.push_back({&run, {subject}});
+      } else {
+        group->cases.push_back(subject);
+      }
+    }
+  }
+  return groups;
 }
 
 std::vector<Unit> cut(const Assignment& assignment) {
@@ -76,7 +103,8 @@ std::vector<Unit> cut(const Assignment& assignment) {
   for (const PrefixTree::Child& child : tree.children(tree.root())) {
     units.push_back({&assignment, {child.token}, false});
   }
-  if (!units.empty()) units.back().last = true;
+  if (units.empty()) units.push_back({&assignment, {}, false});
+  units.back().last = true;
   return units;
 }
 

@@ -24,6 +24,7 @@ struct Assignment {
   Arithmetic arithmetic;
   ScalarKind scalar;
   std::vector<JudgedCheck> checks;
+  bool last_of_model = false;  // nothing more is run on the model after it
 };
 
 // All that is to be run, in the order in which it is reported.
@@ -34,12 +35,23 @@ struct Assignment {
 // milliseconds, and a walk that is cut computes its first levels once for every part.
 inline constexpr std::int64_t kUnitPrefixes = 8192;
 
+// Failures of earlier runs that make one row of the summary: one model, scalar, arithmetic and
+// policy.
+struct StoredCases {
+  const ModelRun* run;
+  std::vector<Case> cases;  // at least one
+};
+
+// In the order in which the first of each comes.
+[[nodiscard]] std::vector<StoredCases> group_stored(const std::vector<ModelRun>& models);
+
 struct Unit {
   const Assignment* assignment;
-  std::vector<int> path;  // the prefixes that it visits begin so
+  std::vector<int> path;  // the prefixes that it visits begin so; empty: there are none
   bool last;              // of its assignment
 };
 
+// At least one, so that an assignment without prefixes is reported like every other.
 [[nodiscard]] std::vector<Unit> cut(const Assignment& assignment);
 
 }  // namespace kvcheck

@@ -9,6 +9,7 @@
 
 #include "engine/scalar.h"
 #include "verify/compare.h"
+#include "verify/counts.h"
 #include "verify/schedules.h"
 #include "verify/tolerance.h"
 #include "verify/verdict.h"
@@ -49,7 +50,8 @@ struct CaseResult {
 
 // One line of prefixes.csv.
 struct CaseRecord {
-  std::int64_t index = 0;  // of the case within its check and model, whatever the number of threads
+  // Of the case within its row of the summary, whatever the number of threads.
+  std::int64_t index = 0;
   Case subject;
   CaseResult result;
   std::string reported_as =
@@ -60,21 +62,14 @@ struct CaseRecord {
   }
 };
 
-// One row of the summary: a check on a model in one arithmetic.
+// One row of the summary: a check on a model in one arithmetic and scalar, under one policy.
 struct CheckSummary {
   std::string check;
   std::string model;
   Arithmetic arithmetic = Arithmetic::matrix;
   ScalarKind scalar = ScalarKind::f32;
   Policy policy = Exact{};
-  std::int64_t cases = 0;
-  std::int64_t prefixes = 0;  // distinct prefixes among them
-  std::int64_t logits = 0;    // numbers compared
-  std::int64_t diverged = 0;
-  std::int64_t gated = 0;    // undecided because ill-conditioned
-  std::int64_t widened = 0;  // decided in float64
-  std::int64_t flaky = 0;
-  std::int64_t crashed = 0;
+  Counts counts = {};
   std::optional<CaseRecord> worst_difference = {};  // case with the largest absolute difference
   std::optional<double> worst_ratio = {};           // over all cases that have one
   Verdict verdict = Verdict::gave_up;

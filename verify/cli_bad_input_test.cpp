@@ -381,5 +381,17 @@ TEST(CliBadInput, no_path_makes_a_message_of_several_lines) {
   }
 }
 
+// Not in the middle of a run, when its folder is there already.
+TEST(CliBadInput, golden_logits_are_read_before_anything_is_run) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  save_model(kvcheck / "model", random_model(tiny_config(), WeightScales{}, 1));
+  write_bytes(kvcheck / "model" / "golden.f64", std::string(30 * 2 * sizeof(double) - 8, '\0'));
+  const std::string message =
+      "model/golden.f64: size, expected 30 rows of 2 float64, got 472 bytes";
+  expect_refusals(kvcheck, {{"verify model --out run", message},
+                            {"verify model --prefixes random:1 --out run", message},
+                            {"inspect model", message}});
+}
+
 }  // namespace
 }  // namespace kvcheck

@@ -80,9 +80,13 @@ std::string number(double value, ScalarKind scalar) {
   return fmt::format("{}", value);
 }
 
-std::string rows(const Case& subject, const MeasuredRow& row, const ModelData& model) {
+std::string rows(const Case& subject, const Replayed& replayed, const ModelData& model) {
+  const MeasuredRow& row = *replayed.row;
+  const ScalarKind scalar = replayed.scalar;
   const bool golden = subject.check == "golden";
-  std::string text = fmt::format("\nlogits after position {}\n", row.position);
+  std::string text =
+      fmt::format("\nlogits after position {}{}\n", row.position,
+                  scalar == subject.scalar ? "" : fmt::format(" in {}", name(scalar)));
   text += fmt::format("{:>16}  {:>24}  {:>24}  {:>14}  {:>10}\n", "token",
                       golden ? "golden" : "uncached",
                       subject.schedule.empty() ? "full forward" : "cached", "difference", "ULPs");
@@ -90,9 +94,9 @@ std::string rows(const Case& subject, const MeasuredRow& row, const ModelData& m
     const bool worst =
         static_cast<int>(i) == row.comparison.token_at_max && row.comparison.max_abs_difference > 0;
     text += fmt::format("{:>16}  {:>24}  {:>24}  {:>14.6g}  {:>10}{}\n",
-                        word(model, static_cast<int>(i)), number(row.uncached[i], subject.scalar),
-                        number(row.cached[i], subject.scalar), row.cached[i] - row.uncached[i],
-                        ulps_between(row.uncached[i], row.cached[i], subject.scalar),
+                        word(model, static_cast<int>(i)), number(row.uncached[i], scalar),
+                        number(row.cached[i], scalar), row.cached[i] - row.uncached[i],
+                        ulps_between(row.uncached[i], row.cached[i], scalar),
                         worst ? "  <- largest" : "");
   }
   return text;
@@ -122,7 +126,7 @@ int run_repro(const ReproArguments& arguments) {
   require_same_model(subject, model, "case");
   const Replayed replayed = run_case(subject, model, builtin_engine);
   std::string text = header(subject, model);
-  if (replayed.row) text += rows(subject, *replayed.row, model);
+  if (replayed.row) text += rows(subject, replayed, model);
   print(text + outcome(replayed.result));
   return exit_code(replayed.result.verdict);
 }

@@ -104,6 +104,34 @@ TEST(CliRepro, lines_about_golden_logits_fail_again) {
   expect_lines_fail_again(kvcheck, "model --prefixes all", 2);
 }
 
+// Rows whose embeddings differ from 1 by little, so that the first norm scales their rounding up.
+Model<float> ill_conditioned(Config config) {
+  config.norm = Norm::layer;
+  config.norm_epsilon = 1e-12;
+  config.output = Output::separate;
+  Model<float> model = random_model(config, WeightScales{}, 1);
+  model.embedding = (1.0F + 0x1p-14F * model.embedding.array()).matrix();
+  return model;
+}
+
+// Rounded to float32, the rows would not show what decided.
+TEST(CliRepro, of_a_case_decided_in_float64_shows_all_digits) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  save_model(kvcheck / "model", ill_conditioned(wide_model(3).config));
+  const CommandResult run =
+      kvcheck.run("verify model --prefixes random:2 --arithmetic matrix --csv full --out run");
+  std::vector<std::string> lines;
+  read_prefixes(kvcheck / "run" / "prefixes.csv", [&](PrefixRow row) {
+    if (row.mark == Mark::widened) lines.push_back(std::move(row.reproduce));
+  });
+  ASSERT_FALSE(lines.empty()) << everything(run);
+  const CommandResult result = kvcheck.shell(lines.front());
+  EXPECT_THAT(result.out, ContainsRegex("\nlogits after position [0-3] in f64\n"));
+  // More digits than a float has.
+  EXPECT_THAT(result.out, ContainsRegex("\n +0  +-?[0-9.]{14,}[-e0-9]*  +-?[0-9.]{14,}"));
+  EXPECT_THAT(result.out, HasSubstr("(widened)\n"));
+}
+
 TEST(CliRepro, lines_need_no_quotes) {
   const TestCommand kvcheck(KVCHECK_BINARY);
   save_diverging_model(kvcheck / "a model, it's $HOME; `ls` %2c #1");

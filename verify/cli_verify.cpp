@@ -174,7 +174,7 @@ std::string published(const RunResult& result, const Runs& runs) {
     }
     text += fmt::format(
         "{} on {} ({} arithmetic): {} prefixes, largest difference {:.5g}; {} has {:.5g}\n",
-        summary.check, one_line(summary.model), name(summary.arithmetic), summary.prefixes,
+        summary.check, one_line(summary.model), name(summary.arithmetic), summary.counts.prefixes,
         summary.worst_difference->result.row->max_abs_difference, model->published->source,
         model->published->max_abs_difference);
   }

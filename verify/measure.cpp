@@ -7,10 +7,11 @@
 namespace kvcheck {
 namespace {
 
-// How bad a row is within its verdict: in units of the floor where the policy measures so.
+// How bad a row is within its verdict: in units of the floor where the policy measures so. What
+// cannot be measured may be as bad as anything.
 double size_of(const Policy& policy, const std::optional<double>& ratio, double difference) {
-  if (std::holds_alternative<NoiseLimit>(policy) && ratio) return *ratio;
-  return difference;
+  if (!std::holds_alternative<NoiseLimit>(policy)) return difference;
+  return ratio.value_or(std::numeric_limits<double>::infinity());
 }
 
 struct Judged {
@@ -49,7 +50,9 @@ CaseResult judge_case(const Policy& policy, const Measured& measured, ScalarKind
     const Judgement& judgement = worst_found->judgement;
     result.verdict =
         measured.facts > 0 ? worst(result.verdict, judgement.verdict) : judgement.verdict;
-    result.mark = judgement.gated ? Mark::gated : Mark::none;
+    // A wrong fact needs no other scalar to be seen in.
+    const bool gated = judgement.gated && result.verdict == Verdict::gave_up;
+    result.mark = gated ? Mark::gated : Mark::none;
     result.position = row.position;
     result.row = row.comparison;
     result.noise = row.floor;

@@ -73,6 +73,19 @@ TEST(JudgeCase, under_noise_the_worst_row_is_the_one_with_the_largest_ratio) {
       0);
 }
 
+TEST(JudgeCase, under_noise_a_row_without_a_ratio_is_worse_than_any_of_its_verdict) {
+  const MeasuredRow gated = row(0, 9, NoiseFloor{0.5, 2e3});
+  const MeasuredRow unmeasured = row(1, 1, NoiseFloor{kInf, kInf});
+  for (const auto& rows : {std::vector{gated, unmeasured}, std::vector{unmeasured, gated}}) {
+    const CaseResult result = judged(NoiseLimit{}, rows);
+    EXPECT_EQ(result.verdict, Verdict::gave_up);
+    EXPECT_EQ(result.position, 1);
+    EXPECT_EQ(result.ratio, std::nullopt);
+  }
+  EXPECT_EQ(judged(NoiseLimit{}, {unmeasured, row(2, 99, NoiseFloor{1, 1})}).position, 2)
+      << "a worse verdict counts more";
+}
+
 TEST(JudgeCase, of_equally_bad_rows_the_first_is_told) {
   EXPECT_EQ(judged(AbsLimit{2}, {row(4, 1), row(5, 1)}).position, 4);
 }
@@ -99,6 +112,16 @@ TEST(JudgeCase, facts_agree_until_one_is_wrong) {
   EXPECT_EQ(judged(Exact{}, {row(0, 1)}, 3).verdict, Verdict::diverge);
 }
 
+TEST(JudgeCase, a_wrong_fact_diverges_beside_a_gated_row) {
+  const MeasuredRow gated = row(0, 1, NoiseFloor{0.5, 2e3});
+  const CaseResult wrong = judged(NoiseLimit{}, {gated}, 3, "rows: expected 2, got 3");
+  EXPECT_EQ(wrong.verdict, Verdict::diverge);
+  EXPECT_EQ(wrong.mark, Mark::none);
+  const CaseResult undecided = judged(NoiseLimit{}, {gated}, 3);
+  EXPECT_EQ(undecided.verdict, Verdict::gave_up);
+  EXPECT_EQ(undecided.mark, Mark::gated);
+}
+
 TEST(WorstRow, is_the_row_that_was_judged) {
   const std::vector<int> tokens{0};
   const Schedule schedule{1};
@@ -112,6 +135,9 @@ TEST(Badness, is_in_the_units_of_the_policy) {
   EXPECT_EQ(badness(NoiseLimit{}, result), 6);
   EXPECT_EQ(badness(AbsLimit{1}, result), 3);
   EXPECT_EQ(badness(Exact{}, result), 3);
+  result.ratio.reset();
+  EXPECT_EQ(badness(NoiseLimit{}, result), kInf);
+  EXPECT_EQ(badness(AbsLimit{1}, result), 3);
   result.row.reset();
   EXPECT_EQ(badness(NoiseLimit{}, result), 0);
 }

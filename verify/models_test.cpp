@@ -7,6 +7,7 @@
 
 #include <set>
 
+#include "engine/sequences.h"
 #include "engine/test_support.h"
 #include "verify/test_faults.h"
 

@@ -118,7 +118,7 @@ Parts parts_of(const Model<double>& wide, std::span<const int> tokens, const Log
     for (int o = 0; o < wide.config.vocabulary; ++o) {
       double sum = 0;
       for (int f = 0; f < x.columns; ++f) sum += std::abs(x.at(0, f) * wide.output(f, o));
-      parts.term = std::max(parts.term, sum * epsilon(ScalarKind::f32));
+      parts.term = std::max(parts.term, sum * double{std::numeric_limits<float>::epsilon()});
     }
   };
   Uncached<double> oracle(wide, ops_for<double>(Arithmetic::row));

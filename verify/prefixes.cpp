@@ -3,22 +3,10 @@
 #include "verify/prefixes.h"
 
 #include <algorithm>
-#include <limits>
+
+#include "engine/sequences.h"
 
 namespace kvcheck {
-
-std::int64_t count_all_prefixes(int vocabulary, int context) {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-  std::int64_t count = 0;
-  std::int64_t of_length = 1;
-  for (int n = 1; n <= context; ++n) {
-    if (of_length > kMost / vocabulary) return kMost;
-    of_length *= vocabulary;
-    if (count > kMost - of_length) return kMost;
-    count += of_length;
-  }
-  return count;
-}
 
 PrefixTree PrefixTree::all(const Config& config) {
   PrefixTree tree;

@@ -14,10 +14,6 @@ namespace kvcheck {
 // More prefixes than this are not enumerated.
 inline constexpr std::int64_t kPrefixesMax = 10'000'000;
 
-// Number of sequences of length 1 .. context over the vocabulary; saturates at the largest 64-bit
-// number.
-[[nodiscard]] std::int64_t count_all_prefixes(int vocabulary, int context);
-
 class PrefixTree {
  public:
   // A node: a prefix of `depth` tokens, whose further ones are among sequences [first, last).

@@ -20,7 +20,7 @@ void all_prefixes(benchmark::State& state, Arithmetic arithmetic) {
   bench.noise = nullptr;
   const Policy policy = default_policy(model, arithmetic);
   for (auto _ : state) {
-    Tally tally(policy, kWorstKept, false);
+    Tally tally(policy, kWorstKept, Keep::worst);
     probe_prefixes(bench, {.tree = tree}, [&](const Measured& measured) {
       CaseResult result = judge_case(policy, measured, bench.scalar);
       const std::int64_t logits = result.rows_compared * model.weights.config.vocabulary;
@@ -35,14 +35,6 @@ void all_prefixes(benchmark::State& state, Arithmetic arithmetic) {
 BENCHMARK_CAPTURE(all_prefixes, matrix, Arithmetic::matrix)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(all_prefixes, row, Arithmetic::row)->Unit(benchmark::kMillisecond);
 
-class Silent final : public RunListener {
- public:
-  void on_start(std::size_t) override {}
-  void on_failure(const CaseRecord&) override {}
-  void on_record(const CaseRecord&) override {}
-  void on_check(const CheckSummary&) override {}
-};
-
 // The time that the check itself reports, to stand beside the benchmark above.
 void all_prefixes_as_reported(benchmark::State& state, Arithmetic arithmetic) {
   const ModelData model = load_model(kModel);
@@ -51,7 +43,7 @@ void all_prefixes_as_reported(benchmark::State& state, Arithmetic arithmetic) {
   SuiteOptions options;
   options.arithmetics = {arithmetic};
   options.schedules = false;
-  Silent silent;
+  SilentListener silent;
   const std::atomic<bool> stop{false};
   for (auto _ : state) {
     const RunResult result = run_suite(options, runs, builtin_engine, silent, stop);
@@ -75,7 +67,7 @@ void default_suite(benchmark::State& state) {
   }
   SuiteOptions options;
   options.jobs = static_cast<int>(state.range(0));
-  Silent silent;
+  SilentListener silent;
   const std::atomic<bool> stop{false};
   for (auto _ : state) {
     const RunResult result = run_suite(options, runs, builtin_engine, silent, stop);

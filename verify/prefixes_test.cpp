@@ -44,22 +44,6 @@ std::vector<std::pair<Sequence, bool>> prefixes_of(const PrefixTree& tree) {
   return found;
 }
 
-TEST(CountAllPrefixes, sums_the_powers_of_the_vocabulary) {
-  EXPECT_EQ(count_all_prefixes(8, 4), 4680);
-  EXPECT_EQ(count_all_prefixes(3, 1), 3);
-  EXPECT_EQ(count_all_prefixes(1, 7), 7);
-  EXPECT_EQ(count_all_prefixes(3, 0), 0);
-}
-
-TEST(CountAllPrefixes, saturates) {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-  EXPECT_EQ(count_all_prefixes(2, 61), (std::int64_t{1} << 62) - 2);
-  EXPECT_EQ(count_all_prefixes(2, 62), kMost - 1) << "2^63 - 2";
-  EXPECT_EQ(count_all_prefixes(2, 63), kMost);
-  EXPECT_EQ(count_all_prefixes(50257, 1024), kMost);
-  EXPECT_EQ(count_all_prefixes(std::numeric_limits<int>::max(), 3), kMost);
-}
-
 TEST(PrefixTree, of_a_vocabulary_holds_every_sequence) {
   const PrefixTree tree = PrefixTree::all(shape(3, 3));
   EXPECT_TRUE(tree.whole_vocabulary());

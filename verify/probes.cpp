@@ -5,10 +5,11 @@
 #include <chrono>
 #include <exception>
 #include <numeric>
+#include <stdexcept>
+#include <utility>
 
 #include "engine/builtin.h"
 #include "engine/error.h"
-#include "verify/golden.h"
 
 namespace kvcheck {
 namespace {
@@ -32,25 +33,6 @@ class TimedMeter final : public NoiseMeter {
 
 void stop_if_asked(const Probe& probe) {
   if (probe.stop != nullptr && probe.stop->load(std::memory_order_relaxed)) throw Stopped{};
-}
-
-// The row of the first n tokens at the walk's place against `row`. The floor is measured wherever
-// rows are expected to differ, so that every report can say by how much they may.
-MeasuredRow measure_row(Bench& bench, PrefixWalk& walk, int n, std::span<const double> row) {
-  MeasuredRow measured;
-  const std::span<const double> reference = walk.reference(n);
-  measured.position = n - 1;
-  measured.comparison = compare_rows(reference, row, bench.scalar);
-  const bool differs = !measured.comparison.same_bits;
-  if (bench.noise && (differs || bench.arithmetic == Arithmetic::matrix)) {
-    TimedMeter timed(*bench.noise, bench.noise_seconds);
-    measured.floor = walk.floor(n, timed, bench.seed);
-  }
-  if (bench.keep_rows) {
-    measured.uncached.assign(reference.begin(), reference.end());
-    measured.cached.assign(row.begin(), row.end());
-  }
-  return measured;
 }
 
 // The schedules that a probe runs at the walk's place.
@@ -81,7 +63,41 @@ void feed_schedule(Bench& bench, PrefixWalk& walk, const Schedule& schedule,
   bench.engine->close(sequence);
 }
 
+// The first prefix that the probe's walk comes by; none in an empty tree.
+std::vector<int> first_prefix(const Probe& probe) {
+  if (!probe.scope.path.empty()) return probe.scope.path;
+  const auto children = probe.tree.children(probe.tree.root());
+  return children.empty() ? std::vector<int>{} : std::vector<int>{children.front().token};
+}
+
+// An engine that does not start has failed, whatever it throws.
+std::unique_ptr<Engine> start(const EngineFactory& factory, const ModelData& model,
+                              ScalarKind scalar, Arithmetic arithmetic) {
+  try {
+    return factory(model, scalar, arithmetic);
+  } catch (const std::runtime_error& error) {
+    throw EngineError(error.what());
+  }
+}
+
 }  // namespace
+
+MeasuredRow measure_row(Bench& bench, PrefixWalk& walk, int n, std::span<const double> row) {
+  MeasuredRow measured;
+  const std::span<const double> reference = walk.reference(n);
+  measured.position = n - 1;
+  measured.comparison = compare_rows(reference, row, bench.scalar);
+  const bool differs = !measured.comparison.same_bits;
+  if (bench.noise && (differs || bench.arithmetic == Arithmetic::matrix)) {
+    TimedMeter timed(*bench.noise, bench.noise_seconds);
+    measured.floor = walk.floor(n, timed, bench.seed);
+  }
+  if (bench.keep_rows) {
+    measured.uncached.assign(reference.begin(), reference.end());
+    measured.cached.assign(row.begin(), row.end());
+  }
+  return measured;
+}
 
 void walk_prefixes(PrefixWalk& walk, const Probe& probe, const ProbeVisitor& visit) {
   Schedule schedule;
@@ -90,7 +106,10 @@ void walk_prefixes(PrefixWalk& walk, const Probe& probe, const ProbeVisitor& vis
     // fed.
     const int fed = std::accumulate(schedule.begin(), schedule.end(), 0);
     if (fed != static_cast<int>(walk.prefix().size())) schedule.clear();
-    throw ProbeFailure{{walk.prefix().begin(), walk.prefix().end()}, schedule, error.what()};
+    std::vector<int> tokens(walk.prefix().begin(), walk.prefix().end());
+    // An engine may fail before the first prefix, at opening a sequence: a case has tokens, though.
+    if (tokens.empty()) tokens = first_prefix(probe);
+    throw ProbeFailure{std::move(tokens), schedule, error.what()};
   };
   try {
     walk.run(probe.scope, [&](PrefixWalk& at) {
@@ -115,7 +134,7 @@ Bench make_bench(const ModelData& model, ScalarKind scalar, Arithmetic arithmeti
           .scalar = scalar,
           .arithmetic = arithmetic,
           .seed = seed,
-          .engine = factory(model, scalar, arithmetic),
+          .engine = start(factory, model, scalar, arithmetic),
           .noise = make_noise_meter(model.weights, scalar, arithmetic)};
 }
 
@@ -159,7 +178,8 @@ void probe_causality(Bench& bench, const Probe& probe, const Sink& sink) {
 }
 
 void probe_golden(Bench& bench, const Probe& probe, const Sink& sink) {
-  const GoldenLogits golden = read_golden(bench.model);
+  require(bench.model.golden != nullptr, "a model with golden logits");
+  const GoldenLogits& golden = *bench.model.golden;
   PrefixWalk walk(probe.tree, *bench.engine, PrefixWalk::CachedSteps::along);
   const Schedule uncached;
   walk_prefixes(walk, probe, [&](PrefixWalk& at, Schedule& cached) {

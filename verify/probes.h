@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,7 @@ using EngineFactory =
 // The built-in engine.
 [[nodiscard]] std::unique_ptr<Engine> builtin_engine(const ModelData& model, ScalarKind scalar,
                                                      Arithmetic arithmetic);
+// Throws EngineError for an engine that does not start.
 [[nodiscard]] Bench make_bench(const ModelData& model, ScalarKind scalar, Arithmetic arithmetic,
                                std::uint64_t seed, const EngineFactory& factory);
 
@@ -52,7 +54,7 @@ struct Probe {
 
 using Sink = std::function<void(const Measured&)>;
 
-// Where a probe was when the engine failed.
+// Where a probe was when the engine failed; at its first prefix if not yet anywhere.
 struct ProbeFailure {
   std::vector<int> tokens;
   Schedule schedule;
@@ -73,8 +75,14 @@ void probe_causality(Bench& bench, const Probe& probe, const Sink& sink);
 // Each prefix: both decoders against stored float64 logits of another program. Needs a
 // whole-vocabulary tree.
 void probe_golden(Bench& bench, const Probe& probe, const Sink& sink);
-// Each longest prefix: rows, positions and bytes after every feed, roll back and refusal.
+// Each longest prefix: rows, positions and bytes after every feed, roll back and refusal; and the
+// rows of a feed after these against the oracle's.
 void probe_accounting(Bench& bench, const Probe& probe, const Sink& sink);
+
+// The row of the first n tokens at the walk's place against `row`. The floor is measured wherever
+// rows are expected to differ, so that every report can say by how much they may.
+[[nodiscard]] MeasuredRow measure_row(Bench& bench, PrefixWalk& walk, int n,
+                                      std::span<const double> row);
 
 // What a probe does at each place of its walk; `schedule` is the one at hand, for the case that the
 // engine fails.

@@ -6,12 +6,10 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <map>
 #include <set>
 
 #include "engine/error.h"
-#include "engine/test_support.h"
 #include "verify/test_faults.h"
 
 namespace kvcheck {
@@ -180,7 +178,7 @@ TEST(ProbeCausality, too_few_rows_are_a_failure_of_the_engine) {
 // ---- Golden logits
 
 // The small model with the logits of its own oracle, off by `by` at the prefix [1, 2].
-ModelData with_golden(const TemporaryFolder& folder, double by) {
+ModelData with_golden(double by) {
   ModelData model = small_model();
   const auto engine = builtin_engine(model, ScalarKind::f64, Arithmetic::row);
   std::vector<double> values;
@@ -199,10 +197,9 @@ ModelData with_golden(const TemporaryFolder& folder, double by) {
     }
     level = std::move(next);
   }
-  std::string bytes(values.size() * sizeof(double), '\0');
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  write_bytes(folder / "golden.f64", bytes);
-  model.golden = folder / "golden.f64";
+  const Config& config = model.weights.config;
+  model.golden =
+      std::make_shared<const GoldenLogits>(config.vocabulary, config.context, std::move(values));
   return model;
 }
 
@@ -210,7 +207,7 @@ ModelData with_golden(const TemporaryFolder& folder, double by) {
 std::string diverging(const ModelData& model, const EngineFactory& factory) {
   Collector collector;
   (void)run_on(options_for(Arithmetic::row), whole_run(model), factory, collector);
-  EXPECT_EQ(collector.summary("golden").cases, 240) << "both decoders on every prefix";
+  EXPECT_EQ(collector.summary("golden").counts.cases, 240) << "both decoders on every prefix";
   EXPECT_EQ(collector.summary("golden").scalar, ScalarKind::f64);
   std::string text;
   for (const CaseRecord& record : collector.records_of("golden")) {
@@ -222,14 +219,12 @@ std::string diverging(const ModelData& model, const EngineFactory& factory) {
 }
 
 TEST(ProbeGolden, agrees_with_its_own_logits) {
-  const TemporaryFolder folder;
-  EXPECT_EQ(diverging(with_golden(folder, 0), builtin_engine), "");
+  EXPECT_EQ(diverging(with_golden(0), builtin_engine), "");
 }
 
 TEST(ProbeGolden, says_which_side_is_off) {
-  const TemporaryFolder folder;
-  EXPECT_EQ(diverging(with_golden(folder, 1e-9), builtin_engine), "12: 12:1+1 ");
-  const ModelData model = with_golden(folder, 0);
+  EXPECT_EQ(diverging(with_golden(1e-9), builtin_engine), "12: 12:1+1 ");
+  const ModelData model = with_golden(0);
   Hooks hooks;
   const auto wrong_at_01 = [](const Engine& inner) {
     return inner.hello().compute == ScalarKind::f64 ? 1e-9 : 0;
@@ -283,6 +278,21 @@ TEST(RunProbe, the_place_of_a_failure_is_one_case) {
     int fed = 0;
     for (const int length : lab.failure->schedule) fed += length;
     EXPECT_TRUE(fed == 0 || fed == 2) << to_text(lab.failure->schedule);
+  }
+}
+
+// A case without tokens could not be run again.
+TEST(RunProbe, an_engine_that_fails_before_the_first_prefix_fails_at_it) {
+  Hooks hooks;
+  hooks.open = [](Engine&) -> SequenceId { throw EngineError("full"); };
+  const Scope scopes[] = {{}, {.path = {0, 2}}, {.path = {0, 2}, .path_only = true}};
+  const std::vector<int> first[] = {{0}, {0, 2}, {0, 2}};
+  for (std::size_t i = 0; i < std::size(scopes); ++i) {
+    Laboratory lab(small_model(), Arithmetic::row, hooked(hooks));
+    (void)lab.run(probe_prefixes, {.tree = kThree, .scope = scopes[i]});
+    ASSERT_TRUE(lab.failure.has_value());
+    EXPECT_EQ(lab.failure->tokens, first[i]);
+    EXPECT_TRUE(lab.failure->schedule.empty());
   }
 }
 

@@ -13,27 +13,37 @@
 namespace kvcheck {
 namespace {
 
-Replayed run_once(const Case& subject, const ModelData& model, ScalarKind scalar,
-                  const EngineFactory& factory) {
-  Bench bench = make_bench(model, scalar, subject.arithmetic, subject.seed, factory);
+CaseResult crashed(const std::string& why) {
+  return {.verdict = Verdict::broken, .mark = Mark::crash, .note = why};
+}
+
+Replayed run_on(Bench& bench, const Case& subject) {
   bench.keep_rows = true;
-  const Config& config = model.weights.config;
+  const Config& config = bench.model.weights.config;
   const PrefixTree tree =
       subject.siblings ? PrefixTree::all(config) : PrefixTree::of({subject.tokens}, config.context);
   const Probe probe{.tree = tree,
                     .scope = {.path = subject.tokens, .path_only = true},
                     .only_schedule = subject.schedule};
-  Replayed replayed;
-  const auto failure = run_probe(probe_of(find_check(subject.check, "case")), bench, probe,
-                                 [&](const Measured& measured) {
-                                   replayed.result = judge_case(subject.policy, measured, scalar);
-                                   const auto worst = worst_row(subject.policy, measured, scalar);
-                                   if (worst) replayed.row = measured.rows[*worst];
-                                 });
-  if (failure) {
-    replayed.result = {.verdict = Verdict::broken, .mark = Mark::crash, .note = failure->what};
-  }
+  Replayed replayed{{}, {}, bench.scalar};
+  const auto failure = run_probe(
+      probe_of(find_check(subject.check, "case")), bench, probe, [&](const Measured& measured) {
+        replayed.result = judge_case(subject.policy, measured, bench.scalar);
+        const auto worst = worst_row(subject.policy, measured, bench.scalar);
+        if (worst) replayed.row = measured.rows[*worst];
+      });
+  if (failure) replayed.result = crashed(failure->what);
   return replayed;
+}
+
+Replayed run_once(const Case& subject, const ModelData& model, ScalarKind scalar,
+                  const EngineFactory& factory) {
+  try {
+    Bench bench = make_bench(model, scalar, subject.arithmetic, subject.seed, factory);
+    return run_on(bench, subject);
+  } catch (const EngineError& error) {
+    return {crashed(error.what()), {}, scalar};
+  }
 }
 
 }  // namespace
@@ -48,6 +58,10 @@ void require_same_model(const Case& subject, const ModelData& model, std::string
   }
   validate_tokens(model.weights.config, subject.tokens, static_cast<int>(subject.tokens.size()),
                   where);
+  if (subject.check == "golden" && !model.golden) {
+    throw bad_input({where, fmt::format("no golden logits of {}", one_line(model.name)),
+                     "a folder with golden.f64", "none"});
+  }
   const auto tokens = static_cast<std::int64_t>(subject.tokens.size());
   const auto scheduled =
       std::accumulate(subject.schedule.begin(), subject.schedule.end(), std::int64_t{0});

@@ -12,12 +12,14 @@ namespace kvcheck {
 
 // The first 8 hex digits of the model's SHA-256, as tokens hold it.
 [[nodiscard]] std::string short_hash(const ModelData& model);
-// Throws Error unless the model is the one that the case was found on, and can take its tokens.
+// Throws Error unless the model is the one that the case was found on, holds what its check needs,
+// and can take its tokens.
 void require_same_model(const Case& subject, const ModelData& model, std::string_view where);
 
 struct Replayed {
   CaseResult result;
-  std::optional<MeasuredRow> row;  // the worst one, with both rows of logits
+  std::optional<MeasuredRow> row;       // the worst one, with both rows of logits
+  ScalarKind scalar = ScalarKind::f32;  // in which the case was decided
 };
 
 // Runs one case alone on a fresh engine. A case too ill-conditioned for float32 is decided in

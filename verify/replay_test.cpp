@@ -138,7 +138,7 @@ TEST(Replay, a_case_tells_whether_it_had_siblings) {
 TEST(Replay, golden_logits_are_compared_again_on_each_side) {
   ASSERT_TRUE(has_bundled("chapter8"));
   const ModelData model = load_model("chapter8");
-  ASSERT_TRUE(model.golden.has_value());
+  ASSERT_NE(model.golden, nullptr);
   Case subject{.check = "golden",
                .model = "chapter8",
                .model_hash = short_hash(model),
@@ -159,6 +159,17 @@ TEST(Replay, golden_logits_are_compared_again_on_each_side) {
   EXPECT_EQ(run_case(subject, model, hooked(hooks)).result.verdict, Verdict::diverge);
 }
 
+TEST(Replay, golden_cases_need_golden_logits) {
+  const ModelData model = small_model();
+  const Case subject{.check = "golden",
+                     .model = model.name,
+                     .model_hash = short_hash(model),
+                     .tokens = {0},
+                     .schedule = {}};
+  EXPECT_EQ(error_of([&] { require_same_model(subject, model, "token"); }),
+            "token: no golden logits of small, expected a folder with golden.f64, got none");
+}
+
 Case case_on(const ModelData& model, std::vector<int> tokens) {
   return {.check = "random-prefixes",
           .model = model.name,
@@ -166,6 +177,28 @@ Case case_on(const ModelData& model, std::vector<int> tokens) {
           .arithmetic = Arithmetic::row,
           .tokens = std::move(tokens),
           .schedule = {}};
+}
+
+TEST(Replay, tells_the_scalar_that_decided) {
+  const ModelData model = ill_conditioned_model();
+  Hooks hooks;
+  hooks.feed = [](Engine& inner, std::span<const Feed> feeds, Rows rows, Logits& out) {
+    inner.batch(feeds, rows, out);
+    first_logit(out, 0) += 0x1p-40;  // lost in float32
+  };
+  Case subject = case_on(model, {0, 1});
+  subject.arithmetic = Arithmetic::matrix;
+  subject.policy = NoiseLimit{};
+  const Replayed wide = run_case(subject, model, hooked(hooks));
+  EXPECT_EQ(wide.result.mark, Mark::widened);
+  EXPECT_EQ(wide.scalar, ScalarKind::f64);
+  ASSERT_TRUE(wide.row.has_value());
+  EXPECT_EQ(wide.row->comparison.ulps,
+            ulps_between(wide.row->comparison.uncached, wide.row->comparison.cached, wide.scalar));
+  subject.policy = AbsLimit{1};
+  EXPECT_EQ(run_case(subject, model, hooked(hooks)).scalar, ScalarKind::f32);
+  subject.scalar = ScalarKind::f64;
+  EXPECT_EQ(run_case(subject, model, hooked(hooks)).scalar, ScalarKind::f64);
 }
 
 TEST(Replay, hands_over_the_worst_row_with_both_rows_of_logits) {

@@ -2,6 +2,7 @@
 // Failures outlive a run, each in one file, and come back to their own model and engine only.
 #include "verify/stored.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -155,13 +156,43 @@ TEST(StoredFailures, are_run_first_and_reported_as_a_check) {
   const RunResult result = run_on(options_for(Arithmetic::row), run, builtin_engine, collector);
   ASSERT_FALSE(collector.summaries.empty());
   EXPECT_EQ(collector.summaries.front().check, "stored");
-  EXPECT_EQ(collector.summaries.front().cases, 2);
+  EXPECT_EQ(collector.summaries.front().counts.cases, 2);
   EXPECT_EQ(collector.summaries.front().verdict, Verdict::agree);
   EXPECT_EQ(collector.announced, collector.summaries.size());
   EXPECT_EQ(collector.records.front().subject, run.stored.front());
   EXPECT_EQ(collector.records.front().check(), "stored");
   EXPECT_EQ(collector.records.back().check(), collector.records.back().subject.check);
   EXPECT_EQ(result.verdict, Verdict::agree);
+}
+
+// A row of the summary names one arithmetic, scalar and policy: it may not speak for others.
+TEST(StoredFailures, have_a_row_for_each_way_of_judging) {
+  const ModelData model = small_model();
+  const Case row = failure_on(model, {0, 1});
+  Case matrix = row;
+  matrix.arithmetic = Arithmetic::matrix;
+  matrix.policy = NoiseLimit{};
+  Case wide = matrix;
+  wide.scalar = ScalarKind::f64;
+  Case loose = matrix;
+  loose.policy = AbsLimit{9};
+  ModelRun run = random_run(model, 1);
+  run.stored = {row, matrix, wide, loose, failure_on(model, {2})};
+  SuiteOptions options = options_for(Arithmetic::row);
+  options.prefixes = options.schedules = false;
+  Collector collector;
+  EXPECT_EQ(run_on(options, run, positions_plus_one(), collector).verdict, Verdict::diverge);
+  std::string rows;
+  for (const CheckSummary& s : collector.summaries) {
+    rows += fmt::format("{} {} {} {} {}: {}\n", s.check, name(s.arithmetic), name(s.scalar),
+                        to_text(s.policy), s.counts.cases, name(s.verdict));
+  }
+  EXPECT_EQ(rows,
+            "stored row f32 exact 2: diverge\n"
+            "stored matrix f32 noise:30 1: diverge\n"
+            "stored matrix f64 noise:30 1: diverge\n"
+            "stored matrix f32 abs:9 1: agree\n");
+  EXPECT_EQ(collector.announced, collector.summaries.size());
 }
 
 TEST(StoredFailures, that_still_fail_make_the_run_diverge) {
@@ -172,7 +203,7 @@ TEST(StoredFailures, that_still_fail_make_the_run_diverge) {
   options.prefixes = options.schedules = false;
   Collector collector;
   EXPECT_EQ(run_on(options, run, positions_plus_one(), collector).verdict, Verdict::diverge);
-  EXPECT_EQ(collector.summary("stored").diverged, 1);
+  EXPECT_EQ(collector.summary("stored").counts.diverged, 1);
   ASSERT_TRUE(collector.summary("stored").worst_difference.has_value());
   EXPECT_EQ(collector.summary("stored").worst_difference->subject, run.stored.back());
   EXPECT_EQ(collector.summary("stored").worst_difference->check(), "stored");

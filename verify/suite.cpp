@@ -6,13 +6,11 @@
 #include <tbb/global_control.h>
 #include <tbb/parallel_pipeline.h>
 
-#include <algorithm>
 #include <chrono>
 #include <exception>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <tuple>
+#include <utility>
 
 #include "engine/error.h"
 #include "verify/assignments.h"
@@ -58,18 +56,11 @@ class Runner {
   UnitResult run(Unit unit) {
     UnitResult result{std::move(unit), {}};
     const Assignment& assignment = *result.unit.assignment;
+    const Keep keep = options_.record_all ? Keep::all : Keep::worst;
     for (const JudgedCheck& judged : assignment.checks) {
-      result.tallies.emplace_back(judged.policy, kWorstKept, options_.record_all);
+      result.tallies.emplace_back(judged.policy, kWorstKept, keep);
     }
-    auto bench = pool_.take(assignment.run->model, assignment.scalar, assignment.arithmetic);
-    bench->noise_seconds = 0;
-    const auto start = std::chrono::steady_clock::now();
-    double aside = 0;  // spent on failures and on deciding in float64
-    const bool intact = probe(result, *bench, aside);
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    result.noise_seconds = bench->noise_seconds;
-    result.seconds = elapsed.count() - result.noise_seconds - result.others_seconds - aside;
-    if (intact) pool_.give_back(std::move(bench));
+    if (!result.unit.path.empty()) measure(result);
     return result;
   }
 
@@ -99,34 +90,58 @@ class Runner {
 
   std::vector<CheckSummary> take_summaries() { return std::move(summaries_); }
 
-  // Earlier failures, run first.
-  void run_stored(const ModelRun& run) {
-    if (run.stored.empty()) return;
+  // Earlier failures that were judged alike, run first.
+  void run_stored(const ModelData& model, const std::vector<Case>& stored) {
     const auto start = std::chrono::steady_clock::now();
-    Tally tally(Exact{}, kWorstKept, true);
+    const Case& first = stored.front();
+    Tally tally(first.policy, kWorstKept, Keep::all);
     CheckSummary summary{.check = "stored",
-                         .model = run.model.name,
-                         .arithmetic = run.stored.front().arithmetic,
-                         .scalar = run.stored.front().scalar,
-                         .policy = run.stored.front().policy};
-    for (const Case& subject : run.stored) {
+                         .model = model.name,
+                         .arithmetic = first.arithmetic,
+                         .scalar = first.scalar,
+                         .policy = first.policy};
+    for (const Case& subject : stored) {
       if (stop_.load()) break;
-      const Replayed replayed = run_case(subject, run.model, factory_);
+      const Replayed replayed = run_case(subject, model, factory_);
       const CaseRecord record{tally.counts().cases, subject, replayed.result, "stored"};
       if (replayed.result.verdict == Verdict::diverge) listener_.on_failure(record);
       tally.add(subject.tokens, subject.schedule, replayed.result,
-                replayed.result.rows_compared * run.model.weights.config.vocabulary);
+                replayed.result.rows_compared * model.weights.config.vocabulary);
       listener_.on_record(record);
     }
     summary.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     add_summary(std::move(summary), tally, [&](const TalliedCase& worst) {
-      return CaseRecord{worst.index, run.stored[static_cast<std::size_t>(worst.index)],
-                        worst.result, "stored"};
+      return CaseRecord{worst.index, stored[static_cast<std::size_t>(worst.index)], worst.result,
+                        "stored"};
     });
   }
 
  private:
+  void measure(UnitResult& result) {
+    auto bench = take_bench(result);
+    if (!bench) return;
+    bench->noise_seconds = 0;
+    const auto start = std::chrono::steady_clock::now();
+    double aside = 0;  // spent on failures and on deciding in float64
+    const bool intact = probe(result, *bench, aside);
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    result.noise_seconds = bench->noise_seconds;
+    result.seconds = elapsed.count() - result.noise_seconds - result.others_seconds - aside;
+    if (intact) pool_.give_back(std::move(bench));
+  }
+
+  // Null for an engine that does not start, which is recorded.
+  std::unique_ptr<Bench> take_bench(UnitResult& result) {
+    const Assignment& assignment = *result.unit.assignment;
+    try {
+      return pool_.take(assignment.run->model, assignment.scalar, assignment.arithmetic);
+    } catch (const EngineError& error) {
+      record_crash(result, {result.unit.path, {}, error.what()});
+      return nullptr;
+    }
+  }
+
   // Runs the probe of a unit; false if the engine failed and must not be used again.
   bool probe(UnitResult& result, Bench& bench, double& aside) {
     const Assignment& assignment = *result.unit.assignment;
@@ -236,20 +251,12 @@ class Runner {
                   [&](const TalliedCase& worst) { return record_of(assignment, i, worst); });
     }
     whole_ = {};
-    pool_.forget(assignment.run->model);
+    if (assignment.last_of_model) pool_.forget(assignment.run->model);
   }
 
   template <typename ToRecord>
   void add_summary(CheckSummary&& summary, const Tally& tally, ToRecord to_record) {
-    const Tally::Counts& counts = tally.counts();
-    summary.cases = counts.cases;
-    summary.prefixes = counts.prefixes;
-    summary.logits = counts.logits;
-    summary.diverged = counts.diverged;
-    summary.gated = counts.gated;
-    summary.widened = counts.widened;
-    summary.flaky = counts.flaky;
-    summary.crashed = counts.crashed;
+    summary.counts = tally.counts();
     summary.worst_ratio = tally.worst_ratio();
     summary.verdict = tally.verdict();
     if (tally.worst_difference()) summary.worst_difference = to_record(*tally.worst_difference());
@@ -335,11 +342,11 @@ RunResult run_suite(const SuiteOptions& options, const std::vector<ModelRun>& mo
                     const std::atomic<bool>& stop) {
   Runner runner(options, factory, listener, stop);
   const auto assignments = plan_assignments(options, models);
-  std::size_t checks = 0;
+  const std::vector<StoredCases> stored = group_stored(models);
+  std::size_t checks = stored.size();
   for (const auto& assignment : assignments) checks += assignment->checks.size();
-  for (const ModelRun& run : models) checks += run.stored.empty() ? 0 : 1;
   listener.on_start(checks);
-  for (const ModelRun& run : models) runner.run_stored(run);
+  for (const StoredCases& group : stored) runner.run_stored(group.run->model, group.cases);
   std::vector<Unit> units;
   for (const auto& assignment : assignments) {
     for (Unit& unit : cut(*assignment)) units.push_back(std::move(unit));

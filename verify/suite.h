@@ -58,6 +58,15 @@ class RunListener {
   virtual void on_check(const CheckSummary& summary) = 0;
 };
 
+// For those who only want the result.
+class SilentListener final : public RunListener {
+ public:
+  void on_start(std::size_t) override {}
+  void on_failure(const CaseRecord&) override {}
+  void on_record(const CaseRecord&) override {}
+  void on_check(const CheckSummary&) override {}
+};
+
 struct RunResult {
   Verdict verdict = Verdict::gave_up;  // nothing compared: gave-up
   bool interrupted = false;

@@ -72,7 +72,7 @@ TEST_P(SabotageTest, the_right_engine_agrees_everywhere) {
   EXPECT_EQ(result.verdict, Verdict::agree) << collector.text;
   for (const CheckSummary& summary : collector.summaries) {
     EXPECT_EQ(summary.verdict, Verdict::agree) << describe(summary);
-    EXPECT_GT(summary.cases, 0) << describe(summary);
+    EXPECT_GT(summary.counts.cases, 0) << describe(summary);
   }
   EXPECT_TRUE(collector.failures.empty());
 }
@@ -124,11 +124,11 @@ TEST(Sabotage, every_prefix_that_is_wrong_is_counted) {
   for (const Arithmetic arithmetic : {Arithmetic::row, Arithmetic::matrix}) {
     Collector collector;
     (void)run_on(options_for(arithmetic), whole_run(model), hooked(hooks), collector);
-    EXPECT_EQ(collector.summary("all-prefixes").diverged, 120);
-    EXPECT_EQ(collector.summary("all-prefixes").prefixes, 120);
+    EXPECT_EQ(collector.summary("all-prefixes").counts.diverged, 120);
+    EXPECT_EQ(collector.summary("all-prefixes").counts.prefixes, 120);
     // A prefix of n tokens has 2^(n-1) schedules: 3 + 9 x 2 + 27 x 4 + 81 x 8.
-    EXPECT_EQ(collector.summary("schedules").diverged, 777);
-    EXPECT_EQ(collector.summary("causality").diverged, 0);
+    EXPECT_EQ(collector.summary("schedules").counts.diverged, 777);
+    EXPECT_EQ(collector.summary("causality").counts.diverged, 0);
   }
 }
 
@@ -145,7 +145,7 @@ TEST(Sabotage, a_single_wrong_row_is_found_wherever_it_is) {
     };
     Collector collector;
     (void)run_on(options_for(Arithmetic::matrix), random_run(model, 1), hooked(hooks), collector);
-    EXPECT_EQ(collector.summary("random-prefixes").diverged, 1) << wrong;
+    EXPECT_EQ(collector.summary("random-prefixes").counts.diverged, 1) << wrong;
     EXPECT_EQ(collector.summary("schedules").verdict, Verdict::diverge) << wrong;
     ASSERT_TRUE(collector.summary("schedules").worst_difference.has_value());
     EXPECT_EQ(collector.summary("schedules").worst_difference->result.position, wrong);
@@ -166,11 +166,11 @@ TEST(Sabotage, one_unit_in_the_last_place_diverges_in_row_arithmetic) {
   Collector collector;
   (void)run_on(options_for(Arithmetic::row), whole_run(model), hooked(hooks), collector);
   for (const char* check : {"all-prefixes", "exact"}) {
-    EXPECT_EQ(collector.summary(check).diverged, 120);
+    EXPECT_EQ(collector.summary(check).counts.diverged, 120);
     ASSERT_TRUE(collector.summary(check).worst_difference.has_value());
     EXPECT_EQ(collector.summary(check).worst_difference->result.row->ulps, 1U);
   }
-  EXPECT_EQ(collector.summary("schedules").diverged, 777);
+  EXPECT_EQ(collector.summary("schedules").counts.diverged, 777);
 }
 
 // A full forward whose very last row is wrong: the likeliest one to be forgotten by a loop.
@@ -183,7 +183,7 @@ TEST(Sabotage, the_last_row_of_a_full_forward_is_compared) {
   const ModelData model = small_model();
   Collector collector;
   (void)run_on(options_for(Arithmetic::matrix), whole_run(model), hooked(hooks), collector);
-  EXPECT_EQ(collector.summary("causality").diverged, 81);
+  EXPECT_EQ(collector.summary("causality").counts.diverged, 81);
   EXPECT_EQ(collector.summary("all-prefixes").verdict, Verdict::agree);
 }
 
@@ -199,8 +199,8 @@ TEST(Sabotage, nan_logits_of_the_engine_diverge_under_every_policy) {
     options.tolerance = parse_policy(policy, "test");
     Collector collector;
     (void)run_on(options, whole_run(model), hooked(hooks), collector);
-    EXPECT_EQ(collector.summary("all-prefixes").diverged, 120) << policy;
-    EXPECT_EQ(collector.summary("all-prefixes").flaky, 0) << policy;
+    EXPECT_EQ(collector.summary("all-prefixes").counts.diverged, 120) << policy;
+    EXPECT_EQ(collector.summary("all-prefixes").counts.flaky, 0) << policy;
   }
 }
 

@@ -36,7 +36,7 @@ void Tally::add(std::span<const int> tokens, const Schedule& schedule, CaseResul
   if (result.row && (!worst_ || difference > worst_->result.row->max_abs_difference)) {
     worst_ = tallied();
   }
-  if (keep_all_ || result.verdict != Verdict::agree) {
+  if (keep_ == Keep::all || result.verdict != Verdict::agree) {
     listed_.push_back(tallied());
     return;
   }
@@ -49,6 +49,7 @@ void Tally::count(const CaseResult& result, std::int64_t logits) {
   ++counts_.cases;
   counts_.logits += logits;
   counts_.diverged += result.verdict == Verdict::diverge ? 1 : 0;
+  counts_.undecided += result.verdict == Verdict::gave_up ? 1 : 0;
   counts_.gated += result.mark == Mark::gated ? 1 : 0;
   counts_.widened += result.mark == Mark::widened ? 1 : 0;
   counts_.flaky += result.mark == Mark::flaky ? 1 : 0;
@@ -56,9 +57,7 @@ void Tally::count(const CaseResult& result, std::int64_t logits) {
   if (result.ratio && !(worst_ratio_ && *result.ratio <= *worst_ratio_)) {
     worst_ratio_ = result.ratio;
   }
-  if (result.verdict == Verdict::gave_up) {
-    ++undecided_;
-  } else {
+  if (result.verdict != Verdict::gave_up) {
     worst_decided_ = worst(worst_decided_.value_or(Verdict::agree), result.verdict);
   }
 }
@@ -78,15 +77,7 @@ void Tally::keep_worst() {
 
 void Tally::append(Tally&& later) {
   const std::int64_t base = counts_.cases;
-  counts_.cases += later.counts_.cases;
-  counts_.prefixes += later.counts_.prefixes;
-  counts_.logits += later.counts_.logits;
-  counts_.diverged += later.counts_.diverged;
-  counts_.gated += later.counts_.gated;
-  undecided_ += later.undecided_;
-  counts_.widened += later.counts_.widened;
-  counts_.flaky += later.counts_.flaky;
-  counts_.crashed += later.counts_.crashed;
+  counts_ += later.counts_;
   if (later.worst_ratio_ && !(worst_ratio_ && *later.worst_ratio_ <= *worst_ratio_)) {
     worst_ratio_ = later.worst_ratio_;
   }
@@ -110,7 +101,7 @@ void Tally::append(Tally&& later) {
 
 Verdict Tally::verdict() const {
   if (!worst_decided_) return Verdict::gave_up;
-  const auto undecided = static_cast<double>(undecided_);
+  const auto undecided = static_cast<double>(counts_.undecided);
   if (*worst_decided_ == Verdict::agree &&
       undecided > kGatedShareMax * static_cast<double>(counts_.cases)) {
     return Verdict::gave_up;

@@ -8,7 +8,12 @@
 #include <span>
 #include <vector>
 
+#include "verify/case.h"
+#include "verify/counts.h"
 #include "verify/measure.h"
+#include "verify/schedules.h"
+#include "verify/tolerance.h"
+#include "verify/verdict.h"
 
 namespace kvcheck {
 
@@ -20,10 +25,16 @@ struct TalliedCase {
   CaseResult result;
 };
 
+// Which agreeing cases are kept; those that do not agree are kept anyway.
+enum class Keep {
+  worst,  // as many of the worst as the tally has room for
+  all,
+};
+
 class Tally {
  public:
-  Tally(Policy policy, std::size_t worst_kept, bool keep_all)
-      : policy_(std::move(policy)), worst_kept_(worst_kept), keep_all_(keep_all) {}
+  Tally(Policy policy, std::size_t worst_kept, Keep keep)
+      : policy_(policy), worst_kept_(worst_kept), keep_(keep) {}
 
   [[nodiscard]] const Policy& policy() const { return policy_; }
   // Counts a case; `logits` is the number of values that were compared.
@@ -32,16 +43,6 @@ class Tally {
   // Appends the later part of the same check.
   void append(Tally&& later);
 
-  struct Counts {
-    std::int64_t cases = 0;
-    std::int64_t prefixes = 0;
-    std::int64_t logits = 0;
-    std::int64_t diverged = 0;
-    std::int64_t gated = 0;
-    std::int64_t widened = 0;
-    std::int64_t flaky = 0;
-    std::int64_t crashed = 0;
-  };
   [[nodiscard]] const Counts& counts() const { return counts_; }
   // Gated cases are counted, not decided. Nothing decided, or too many gated, is gave-up; else the
   // worst.
@@ -67,7 +68,7 @@ class Tally {
 
   Policy policy_;
   std::size_t worst_kept_;
-  bool keep_all_;
+  Keep keep_;
   Counts counts_;
   std::optional<Verdict> worst_decided_;
   std::optional<double> worst_ratio_;
@@ -76,7 +77,6 @@ class Tally {
   // The worst agreeing cases and, until they are sorted out, some more.
   std::vector<Ranked> agreeing_;
   double least_kept_ = -1;  // badness below which a case is not among the worst any more
-  std::int64_t undecided_ = 0;
   std::vector<int> last_tokens_;
 };
 

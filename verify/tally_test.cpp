@@ -33,8 +33,8 @@ void add(Tally& tally, const Entry& entry) {
 }
 
 Tally tally_of(const std::vector<Entry>& entries, std::size_t worst_kept = 1000,
-               bool keep_all = false) {
-  Tally tally(NoiseLimit{}, worst_kept, keep_all);
+               Keep keep = Keep::worst) {
+  Tally tally(NoiseLimit{}, worst_kept, keep);
   for (const Entry& entry : entries) add(tally, entry);
   return tally;
 }
@@ -84,8 +84,8 @@ TEST(Tally, keeps_none_when_none_are_asked_for) {
 }
 
 TEST(Tally, keeps_all_when_all_are_asked_for) {
-  Tally tally =
-      tally_of({{{0}, result_of(Verdict::agree, 1)}, {{1}, result_of(Verdict::agree, 0)}}, 1, true);
+  Tally tally = tally_of({{{0}, result_of(Verdict::agree, 1)}, {{1}, result_of(Verdict::agree, 0)}},
+                         1, Keep::all);
   EXPECT_EQ(indices(tally.take_listed()), "0 1 ");
   EXPECT_EQ(indices(tally.take_worst()), "");
 }
@@ -95,8 +95,8 @@ TEST(Tally, ranks_by_what_the_policy_measures) {
   far.ratio = 1;
   CaseResult noisy = result_of(Verdict::agree, 1);
   noisy.ratio = 9;
-  Tally by_ratio(NoiseLimit{}, 1, false);
-  Tally by_difference(AbsLimit{1}, 1, false);
+  Tally by_ratio(NoiseLimit{}, 1, Keep::worst);
+  Tally by_difference(AbsLimit{1}, 1, Keep::worst);
   for (Tally* tally : {&by_ratio, &by_difference}) {
     add(*tally, {{0}, far});
     add(*tally, {{1}, noisy});
@@ -122,19 +122,21 @@ TEST(Tally, counts_marks_and_logits) {
                                 {{1}, result_of(Verdict::agree, 1, Mark::widened)},
                                 {{2}, result_of(Verdict::broken, 0, Mark::crash)},
                                 {{3}, result_of(Verdict::gave_up, 0, Mark::gated)},
-                                {{4}, result_of(Verdict::diverge, 1)}});
-  const Tally::Counts& counts = tally.counts();
-  EXPECT_EQ(counts.cases, 5);
-  EXPECT_EQ(counts.logits, 15);
+                                {{4}, result_of(Verdict::diverge, 1)},
+                                {{5}, result_of(Verdict::gave_up, 1)}});
+  const Counts& counts = tally.counts();
+  EXPECT_EQ(counts.cases, 6);
+  EXPECT_EQ(counts.logits, 18);
   EXPECT_EQ(counts.diverged, 2);
   EXPECT_EQ(counts.flaky, 1);
   EXPECT_EQ(counts.widened, 1);
   EXPECT_EQ(counts.crashed, 1);
   EXPECT_EQ(counts.gated, 1);
+  EXPECT_EQ(counts.undecided, 2) << "gated or not";
 }
 
 TEST(Tally, counts_a_prefix_once_however_it_is_cut) {
-  Tally tally(Exact{}, 10, false);
+  Tally tally(Exact{}, 10, Keep::worst);
   const CaseResult agree = result_of(Verdict::agree, 0);
   const std::vector<int> pair{0, 1};
   const std::vector<int> other{0, 2};
@@ -148,7 +150,7 @@ TEST(Tally, counts_a_prefix_once_however_it_is_cut) {
 // ---- Verdicts
 
 Verdict verdict_of(const std::vector<std::pair<int, CaseResult>>& cases) {
-  Tally tally(NoiseLimit{}, 10, false);
+  Tally tally(NoiseLimit{}, 10, Keep::worst);
   int token = 0;
   for (const auto& [times, result] : cases) {
     for (int i = 0; i < times; ++i) add(tally, {{token++}, result});
@@ -205,11 +207,13 @@ std::vector<Entry> any_entries() {
   return entries;
 }
 
+rc::Gen<Keep> any_keep() { return rc::gen::element(Keep::worst, Keep::all).as("keep"); }
+
 std::string summary_of(Tally& tally) {
-  const Tally::Counts& c = tally.counts();
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} worst {}\n{}", c.cases, c.prefixes, c.logits,
-                     c.diverged, c.gated, c.widened, c.flaky, c.crashed, name(tally.verdict()),
-                     tally.worst_ratio().value_or(-1),
+  const Counts& c = tally.counts();
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} worst {}\n{}", c.cases, c.prefixes, c.logits,
+                     c.diverged, c.undecided, c.gated, c.widened, c.flaky, c.crashed,
+                     name(tally.verdict()), tally.worst_ratio().value_or(-1),
                      tally.worst_difference() ? tally.worst_difference()->index : -1,
                      all_of(tally.take_worst()));
 }
@@ -217,15 +221,15 @@ std::string summary_of(Tally& tally) {
 RC_GTEST_PROP(Tally, parts_put_together_are_the_whole, ()) {
   const std::vector<Entry> entries = any_entries();
   const std::size_t kept = *rc::gen::element<std::size_t>(0, 1, 3, 1000).as("worst kept");
-  const bool keep_all = *rc::gen::arbitrary<bool>().as("keep all");
-  Tally whole = tally_of(entries, kept, keep_all);
-  Tally together(NoiseLimit{}, kept, keep_all);
+  const Keep keep = *any_keep();
+  Tally whole = tally_of(entries, kept, keep);
+  Tally together(NoiseLimit{}, kept, keep);
   std::string listed;
   for (std::size_t first = 0; first < entries.size();) {
     const std::size_t left = entries.size() - first;
     const std::size_t size = *rc::gen::inRange<std::size_t>(1, left + 1).as("part");
     const auto begin = entries.begin() + static_cast<std::ptrdiff_t>(first);
-    together.append(tally_of({begin, begin + static_cast<std::ptrdiff_t>(size)}, kept, keep_all));
+    together.append(tally_of({begin, begin + static_cast<std::ptrdiff_t>(size)}, kept, keep));
     if (*rc::gen::arbitrary<bool>()) listed += all_of(together.take_listed());
     first += size;
   }
@@ -236,7 +240,7 @@ RC_GTEST_PROP(Tally, parts_put_together_are_the_whole, ()) {
 
 RC_GTEST_PROP(Tally, every_failure_is_listed_and_no_case_twice, ()) {
   const std::vector<Entry> entries = any_entries();
-  Tally tally = tally_of(entries, 1000, *rc::gen::arbitrary<bool>().as("keep all"));
+  Tally tally = tally_of(entries, 1000, *any_keep());
   std::vector<int> times(entries.size(), 0);
   for (const auto& taken : {tally.take_listed(), tally.take_worst()}) {
     for (const TalliedCase& subject : taken) ++times[static_cast<std::size_t>(subject.index)];

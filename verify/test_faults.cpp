@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "engine/builtin.h"
+#include "engine/error.h"
 #include "verify/case_text.h"
 
 namespace kvcheck {
@@ -144,6 +145,56 @@ EngineFactory truncate_keeps_one() {
   return hooked(hooks);
 }
 
+// Rolls back to as many rows as it should, but keeps the last ones instead of the first.
+template <Scalar T>
+std::unique_ptr<Engine> rolling_back_from_the_front(const ModelData& model, Arithmetic arithmetic) {
+  auto builtin = std::make_unique<Builtin<T>>(model.weights, arithmetic);
+  Builtin<T>& caches = *builtin;
+  Hooks hooks;
+  hooks.truncate = [&caches, layers = model.weights.config.layers](
+                       Engine& inner, SequenceId sequence, int length) {
+    KvCache<T>& cache = caches.cache(sequence);
+    const int dropped = cache.length() - length;
+    for (int l = 0; l < layers; ++l) {
+      for (int slot = 0; slot < length; ++slot) {
+        std::copy_n(cache.key(l, slot + dropped), cache.slot_stride(), cache.key(l, slot));
+        std::copy_n(cache.value(l, slot + dropped), cache.slot_stride(), cache.value(l, slot));
+      }
+    }
+    inner.truncate(sequence, length);
+  };
+  return std::make_unique<HookedEngine>(std::move(builtin), std::move(hooks));
+}
+
+// A feed that is refused has lost the last row before it is.
+template <Scalar T>
+std::unique_ptr<Engine> losing_a_row_to_refusals(const ModelData& model, Arithmetic arithmetic) {
+  auto builtin = std::make_unique<Builtin<T>>(model.weights, arithmetic);
+  Builtin<T>& caches = *builtin;
+  Hooks hooks;
+  hooks.feed = [&caches, layers = model.weights.config.layers](
+                   Engine& inner, std::span<const Feed> feeds, Rows rows, Logits& out) {
+    try {
+      inner.batch(feeds, rows, out);
+    } catch (const Error&) {
+      KvCache<T>& cache = caches.cache(feeds[0].sequence);
+      for (int l = 0; l < layers && cache.length() > 0; ++l) {
+        std::fill_n(cache.value(l, cache.length() - 1), cache.slot_stride(), T{0});
+      }
+      throw;
+    }
+  };
+  return std::make_unique<HookedEngine>(std::move(builtin), std::move(hooks));
+}
+
+// What `narrow` and `wide` make, by the scalar.
+using MakeEngine = std::unique_ptr<Engine> (*)(const ModelData&, Arithmetic);
+EngineFactory by_scalar(MakeEngine narrow, MakeEngine wide) {
+  return [=](const ModelData& model, ScalarKind scalar, Arithmetic arithmetic) {
+    return (scalar == ScalarKind::f32 ? narrow : wide)(model, arithmetic);
+  };
+}
+
 EngineFactory held_wrong(void (*change)(Held&)) {
   Hooks hooks;
   hooks.held = [change](const Engine& inner, SequenceId sequence) {
@@ -243,6 +294,8 @@ ModelRun random_run(const ModelData& model, int count) {
       {}};
 }
 
+SequenceId HookedEngine::open() { return hooks_.open ? hooks_.open(*inner_) : inner_->open(); }
+
 void HookedEngine::full(const TokenBlock& block, Rows rows, Logits& out) {
   if (!hooks_.full) return inner_->full(block, rows, out);
   hooks_.full(*inner_, block, rows, out);
@@ -293,10 +346,7 @@ EngineFactory positions_plus_one() {
 }
 
 EngineFactory half_precision_rows() {
-  return [](const ModelData& model, ScalarKind scalar, Arithmetic arithmetic) {
-    return scalar == ScalarKind::f32 ? rounding_to_half<float>(model, arithmetic)
-                                     : rounding_to_half<double>(model, arithmetic);
-  };
+  return by_scalar(rounding_to_half<float>, rounding_to_half<double>);
 }
 
 bool PlantedFault::seen_by(std::string_view check) const {
@@ -309,13 +359,19 @@ bool PlantedFault::seen_by(std::string_view check) const {
 std::vector<PlantedFault> planted_faults() {
   return {
       {"positions-plus-one", positions_plus_one(), true, true, false, true},
-      {"stale-keys", stale_keys(), true, true, false, false},
-      {"keys-and-values-swapped", keys_and_values_swapped(), true, true, false, false},
-      {"first-slot-overwritten", first_slot_overwritten(), true, true, false, false},
-      {"nan-swallowed", nan_swallowed(), true, true, false, false},
-      {"half-precision-rows", half_precision_rows(), true, true, false, false},
-      {"last-row-repeated", last_row_repeated(), false, true, false, false},
+      {"stale-keys", stale_keys(), true, true, false, true},
+      {"keys-and-values-swapped", keys_and_values_swapped(), true, true, false, true},
+      {"first-slot-overwritten", first_slot_overwritten(), true, true, false, true},
+      {"nan-swallowed", nan_swallowed(), true, true, false, true},
+      {"half-precision-rows", half_precision_rows(), true, true, false, true},
+      {"last-row-repeated", last_row_repeated(), false, true, false, true},
       {"full-sees-the-next-token", full_sees_the_next_token(), false, false, true, false},
+      {"roll-back-from-the-front",
+       by_scalar(rolling_back_from_the_front<float>, rolling_back_from_the_front<double>), false,
+       false, false, true},
+      {"row-lost-to-refusals",
+       by_scalar(losing_a_row_to_refusals<float>, losing_a_row_to_refusals<double>), false, false,
+       false, true},
       {"truncate-keeps-one", truncate_keeps_one(), false, false, false, true},
       {"one-row-too-many", held_wrong([](Held& h) { ++h.rows; }), false, false, false, true},
       {"next-position-late", held_wrong([](Held& h) { --h.next_position; }), false, false, false,
@@ -345,11 +401,13 @@ std::string describe(const CaseRecord& record) {
 }
 
 std::string describe(const CheckSummary& s) {
+  const Counts& c = s.counts;
   return fmt::format(
-      "{} {} {} {} {} cases {} prefixes {} logits {} marks {} {} {} {} {} ratio {} worst {} {}",
-      s.check, s.model, name(s.arithmetic), name(s.scalar), to_text(s.policy), s.cases, s.prefixes,
-      s.logits, s.diverged, s.gated, s.widened, s.flaky, s.crashed, s.worst_ratio.value_or(-1),
-      s.worst_difference ? describe(*s.worst_difference) : "none", name(s.verdict));
+      "{} {} {} {} {} cases {} prefixes {} logits {} marks {} {} {} {} {} {} ratio {} worst {} {}",
+      s.check, s.model, name(s.arithmetic), name(s.scalar), to_text(s.policy), c.cases, c.prefixes,
+      c.logits, c.diverged, c.undecided, c.gated, c.widened, c.flaky, c.crashed,
+      s.worst_ratio.value_or(-1), s.worst_difference ? describe(*s.worst_difference) : "none",
+      name(s.verdict));
 }
 
 void Collector::on_record(const CaseRecord& record) {

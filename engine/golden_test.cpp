@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Stored logits stand by length, then by token ids, and a file of another size is refused.
-#include "verify/golden.h"
+#include "engine/golden.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,6 @@
 
 #include "engine/error.h"
 #include "engine/test_support.h"
-#include "verify/test_faults.h"
 
 namespace kvcheck {
 namespace {
@@ -36,12 +35,6 @@ Config shape() {
   return config;
 }
 
-ModelData model_with(const std::filesystem::path& golden) {
-  ModelData model = model_of("tiny", make_model<float>(shape()));
-  model.golden = golden;
-  return model;
-}
-
 TEST(GoldenLogits, finds_the_row_of_every_prefix) {
   const GoldenLogits golden(2, 2, numbered_rows());
   const std::vector<std::vector<int>> prefixes{{0}, {1}, {0, 0}, {0, 1}, {1, 0}, {1, 1}};
@@ -64,7 +57,7 @@ TEST(GoldenLogits, must_cover_every_prefix) {
 TEST(ReadGolden, reads_float64) {
   const TemporaryFolder folder;
   write_bytes(folder / "golden.f64", bytes_of(numbered_rows()));
-  const GoldenLogits golden = read_golden(model_with(folder / "golden.f64"));
+  const GoldenLogits golden = read_golden(folder / "golden.f64", shape());
   EXPECT_EQ(golden.row(std::vector<int>{1, 0})[1], 41);
 }
 
@@ -73,7 +66,7 @@ TEST(ReadGolden, refuses_a_file_of_another_size) {
   const std::string bytes = bytes_of(numbered_rows());
   for (const std::string& wrong : {bytes.substr(1), bytes + "x", std::string()}) {
     write_bytes(folder / "golden.f64", wrong);
-    EXPECT_EQ(error_in(folder, [&] { (void)read_golden(model_with(folder / "golden.f64")); }),
+    EXPECT_EQ(error_in(folder, [&] { (void)read_golden(folder / "golden.f64", shape()); }),
               "golden.f64: size, expected 6 rows of 2 float64, got " +
                   std::to_string(wrong.size()) + " bytes");
   }
@@ -82,14 +75,17 @@ TEST(ReadGolden, refuses_a_file_of_another_size) {
 TEST(ReadGolden, names_a_file_that_is_missing) {
   const TemporaryFolder folder;
   const std::string error =
-      error_in(folder, [&] { (void)read_golden(model_with(folder / "golden.f64")); });
+      error_in(folder, [&] { (void)read_golden(folder / "golden.f64", shape()); });
   EXPECT_TRUE(error.starts_with("golden.f64: ")) << error;
 }
 
-TEST(ReadGolden, is_only_asked_of_models_that_have_some) {
-  const ModelData model = model_of("tiny", make_model<float>(shape()));
-  EXPECT_EQ(error_of([&] { (void)read_golden(model); }),
-            "tiny: no golden logits, expected a folder with golden.f64, got none");
+TEST(ReadGolden, refuses_a_file_for_more_prefixes_than_any_can_hold) {
+  const TemporaryFolder folder;
+  write_bytes(folder / "golden.f64", "");
+  Config config = shape();
+  config.context = 1000;
+  EXPECT_EQ(error_in(folder, [&] { (void)read_golden(folder / "golden.f64", config); }),
+            "golden.f64: size, expected 9223372036854775807 rows of 2 float64, got 0 bytes");
 }
 
 TEST(ReadGolden, refuses_what_is_not_a_number) {
@@ -97,7 +93,7 @@ TEST(ReadGolden, refuses_what_is_not_a_number) {
   std::vector<double> rows = numbered_rows();
   rows[3] = std::numeric_limits<double>::quiet_NaN();
   write_bytes(folder / "golden.f64", bytes_of(rows));
-  EXPECT_EQ(error_in(folder, [&] { (void)read_golden(model_with(folder / "golden.f64")); }),
+  EXPECT_EQ(error_in(folder, [&] { (void)read_golden(folder / "golden.f64", shape()); }),
             "golden.f64: number 3, expected a finite number, got nan");
 }
 

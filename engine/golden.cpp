@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Reading stored logits.
-#include "verify/golden.h"
+#include "engine/golden.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include "engine/echo.h"
 #include "engine/error.h"
 #include "engine/files.h"
-#include "verify/prefixes.h"
+#include "engine/sequences.h"
 
 namespace kvcheck {
 
@@ -37,16 +37,13 @@ std::span<const double> GoldenLogits::row(std::span<const int> prefix) const {
   return std::span(values_).subspan((first_[prefix.size() - 1] + index) * vocabulary, vocabulary);
 }
 
-GoldenLogits read_golden(const ModelData& model) {
-  if (!model.golden) {
-    throw bad_input({one_line(model.name), "no golden logits", "a folder with golden.f64", "none"});
-  }
-  const Config& config = model.weights.config;
+GoldenLogits read_golden(const std::filesystem::path& path, const Config& config) {
   const std::int64_t prefixes = count_all_prefixes(config.vocabulary, config.context);
-  InputFile file(*model.golden, kBytesMax);
+  InputFile file(path, kBytesMax);
   const std::int64_t held = file.size();
-  if (prefixes > kPrefixesMax || held != prefixes * config.vocabulary * std::int64_t{8}) {
-    throw bad_input({path_text(*model.golden), "size",
+  const std::int64_t row = config.vocabulary * std::int64_t{sizeof(double)};
+  if (prefixes > kBytesMax / row || held != prefixes * row) {
+    throw bad_input({path_text(path), "size",
                      fmt::format("{} rows of {} float64", prefixes, config.vocabulary),
                      fmt::format("{} bytes", held)});
   }
@@ -55,7 +52,7 @@ GoldenLogits read_golden(const ModelData& model) {
   const auto wrong =
       std::ranges::find_if(values, [](double value) { return !std::isfinite(value); });
   if (wrong != values.end()) {
-    throw bad_input({path_text(*model.golden), fmt::format("number {}", wrong - values.begin()),
+    throw bad_input({path_text(path), fmt::format("number {}", wrong - values.begin()),
                      "a finite number", fmt::format("{}", *wrong)});
   }
   return {config.vocabulary, config.context, std::move(values)};

@@ -3,10 +3,11 @@
 // says which side is off.
 #pragma once
 
+#include <filesystem>
 #include <span>
 #include <vector>
 
-#include "engine/model_file.h"
+#include "engine/config.h"
 
 namespace kvcheck {
 
@@ -24,7 +25,7 @@ class GoldenLogits {
   std::vector<double> values_;
 };
 
-// Throws Error for a file that is missing or of the wrong size.
-[[nodiscard]] GoldenLogits read_golden(const ModelData& model);
+// Throws Error for a file that is missing, of the wrong size, or holds what is no finite number.
+[[nodiscard]] GoldenLogits read_golden(const std::filesystem::path& path, const Config& config);
 
 }  // namespace kvcheck

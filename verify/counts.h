@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+// How many of a check's cases came to what: what can be added up over parts of a check, over checks
+// and over models.
+#pragma once
+
+#include <cstdint>
+
+namespace kvcheck {
+
+struct Counts {
+  std::int64_t cases = 0;
+  std::int64_t prefixes = 0;  // distinct ones within a check
+  std::int64_t logits = 0;    // numbers compared
+  std::int64_t diverged = 0;
+  std::int64_t undecided = 0;  // gave up, for whatever reason
+  std::int64_t gated = 0;      // of these because ill-conditioned
+  std::int64_t widened = 0;    // decided in float64
+  std::int64_t flaky = 0;
+  std::int64_t crashed = 0;
+
+  constexpr Counts& operator+=(const Counts& other) {
+    cases += other.cases;
+    prefixes += other.prefixes;
+    logits += other.logits;
+    diverged += other.diverged;
+    undecided += other.undecided;
+    gated += other.gated;
+    widened += other.widened;
+    flaky += other.flaky;
+    crashed += other.crashed;
+    return *this;
+  }
+  bool operator==(const Counts&) const = default;
+};
+
+}  // namespace kvcheck
