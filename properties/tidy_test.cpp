@@ -39,7 +39,8 @@ const string kThreeX(3, 'X');
 const string kDisabled = string("DISABLED") + "_";
 const string kFastMath = string("fast") + "-math";
 
-// Of the oracle's own words none may come from the cache.
+// Of the oracles' own words none may come from the cache.
+constexpr std::array<string_view, 2> kOracles{"engine/uncached", "engine/logged"};
 constexpr std::array<string_view, 3> kCacheHeaders{"engine/kv_cache.h", "engine/cached.h",
                                                    "engine/step_plan.h"};
 
@@ -155,14 +156,18 @@ Complaints wrong_includes(const File& file) {
   return complaints;
 }
 
-// Everything that the oracle includes, directly or through other headers of the project.
+// Everything that the oracles include, directly or through other headers of the project.
 Complaints oracle_using_cache(const Files& files) {
   std::map<string, const File*> by_path;
   for (const File& file : files) by_path[file.path] = &file;
-  std::vector<string> open{"engine/uncached.cpp", "engine/uncached.h"};
-  if (by_path.count(open[0]) == 0) return {"engine/uncached.cpp:1: there is no oracle"};
-  std::set<string> seen(open.begin(), open.end());
+  std::vector<string> open;
   Complaints complaints;
+  for (const string_view oracle : kOracles) {
+    const string source = string(oracle) + ".cpp";
+    if (by_path.count(source) == 0) complaints.push_back(source + ":1: there is no oracle");
+    open.insert(open.end(), {source, string(oracle) + ".h"});
+  }
+  std::set<string> seen(open.begin(), open.end());
   while (!open.empty()) {
     const auto file = by_path.find(open.back());
     open.pop_back();
@@ -300,11 +305,20 @@ TEST(TidyChecks, wrong_include) {
 }
 
 TEST(TidyChecks, cache_in_the_oracle) {
-  const File oracle{"engine/uncached.cpp", "#include \"engine/ops.h\"\n"};
-  EXPECT_THAT(oracle_using_cache({oracle, {"engine/ops.h", "#include <vector>\n"}}), IsEmpty());
-  EXPECT_THAT(oracle_using_cache({oracle, {"engine/ops.h", "#include \"engine/cached.h\"\n"}}),
-              ElementsAre("engine/ops.h:1: brings engine/cached.h into the oracle"));
-  EXPECT_THAT(oracle_using_cache({{"engine/ops.h", ""}}), Not(IsEmpty()));
+  const File plain{"engine/uncached.cpp", "#include \"engine/ops.h\"\n"};
+  const File logged{"engine/logged.cpp", "#include \"engine/logged.h\"\n"};
+  const File ops{"engine/ops.h", "#include <vector>\n"};
+  EXPECT_THAT(oracle_using_cache({plain, logged, ops}), IsEmpty());
+  EXPECT_THAT(
+      oracle_using_cache({plain, logged, {"engine/ops.h", "#include \"engine/cached.h\"\n"}}),
+      ElementsAre("engine/ops.h:1: brings engine/cached.h into the oracle"));
+  const File header{"engine/logged.h", "#include \"engine/step_plan.h\"\n"};
+  EXPECT_THAT(oracle_using_cache({plain, logged, ops, header}),
+              ElementsAre("engine/logged.h:1: brings engine/step_plan.h into the oracle"));
+  EXPECT_THAT(oracle_using_cache({plain, ops}),
+              ElementsAre("engine/logged.cpp:1: there is no oracle"));
+  EXPECT_THAT(oracle_using_cache({logged, ops}),
+              ElementsAre("engine/uncached.cpp:1: there is no oracle"));
 }
 
 TEST(TidyChecks, missing_heading) {

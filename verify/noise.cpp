@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/error.h"
+#include "engine/logged.h"
 #include "engine/random.h"
 #include "engine/uncached.h"
 
@@ -18,6 +18,15 @@ T larger(T a, T b) {
   return a >= b || std::isnan(a) ? a : b;
 }
 
+// The two oracles of one model.
+template <Scalar T>
+struct Oracles {
+  Uncached<T> plain;
+  Logged<T> logged;
+
+  Oracles(const Model<T>& model, const Ops<T>& ops) : plain(model, ops), logged(model, ops) {}
+};
+
 template <Scalar T>
 class Meter final : public NoiseMeter {
  public:
@@ -27,39 +36,56 @@ class Meter final : public NoiseMeter {
       : model_(cast<T>(model)),
         wide_model_(cast<Wide>(model)),
         absolute_output_(wide_model_.output.cwiseAbs()),
-        oracle_(model_, ops_for<T>(arithmetic)),
-        wide_oracle_(wide_model_, row_ops<Wide>()) {}
+        oracles_(model_, ops_for<T>(arithmetic)),
+        wide_oracles_(wide_model_, row_ops<Wide>()) {}
 
   void floors(const TokenBlock& block, const Logits& uncached, std::uint64_t seed,
               std::vector<NoiseFloor>& out) override {
-    const int rows = block.sequences;
-    out.assign(static_cast<std::size_t>(rows), {});
-    measure_wide(block, uncached, out);
-    for (int k = 0; k < kPerturbedOracles; ++k) {
-      const Observer<T> perturb = [&](const SiteTensor<T>& tensor) {
-        if (tensor.site == Site::embedding) move_by_epsilon(tensor, block.sequences, seed, k);
-      };
-      widen(oracle_.logits(block, Rows::last, &perturb), uncached, out);
-    }
-    for (int r = 0; r < rows; ++r) {
-      NoiseFloor& floor = out[static_cast<std::size_t>(r)];
-      const auto term = static_cast<double>(largest_[static_cast<std::size_t>(r)]) * kEpsilon;
-      floor.floor += term;
-      floor.kappa = floor.floor / term;
-    }
+    const auto logits = [&](auto& oracles, const auto* observer) {
+      return oracles.plain.logits(block, Rows::last, observer);
+    };
+    measure(logits, {seed, block.sequences}, uncached, out);
+  }
+
+  void floors(std::span<const LoggedRow> log, const Logits& uncached, std::uint64_t seed,
+              std::vector<NoiseFloor>& out) override {
+    const auto logits = [&](auto& oracles, const auto* observer) {
+      return oracles.logged.logits(log, uncached.rows(), observer);
+    };
+    measure(logits, {seed, 1}, uncached, out);
   }
 
  private:
   static constexpr double kEpsilon = double{std::numeric_limits<T>::epsilon()};
 
-  // The wide oracle's logits, and the largest terms of its output product.
-  void measure_wide(const TokenBlock& block, const Logits& uncached, std::vector<NoiseFloor>& out) {
+  // Where the signs of a perturbation come from: row r of an embedding is token r / sequences.
+  struct Signs {
+    std::uint64_t seed;
+    int sequences;
+  };
+
+  // `logits` asks the right one of the oracles that it is given for the rows of `uncached`.
+  template <typename Question>
+  void measure(Question logits, Signs signs, const Logits& uncached, std::vector<NoiseFloor>& out) {
+    out.assign(static_cast<std::size_t>(uncached.rows()), {});
     const Observer<Wide> largest = [&](const SiteTensor<Wide>& tensor) {
       if (tensor.site == Site::final_norm) largest_terms(tensor);
     };
-    widen(wide_oracle_.logits(block, Rows::last, &largest), uncached, out);
+    widen(logits(wide_oracles_, &largest), uncached, out);
+    for (int k = 0; k < kPerturbedOracles; ++k) {
+      const Observer<T> perturb = [&](const SiteTensor<T>& tensor) {
+        if (tensor.site == Site::embedding) move_by_epsilon(tensor, signs, k);
+      };
+      widen(logits(oracles_, &perturb), uncached, out);
+    }
+    for (std::size_t r = 0; r < out.size(); ++r) {
+      const auto term = static_cast<double>(largest_[r]) * kEpsilon;
+      out[r].floor += term;
+      out[r].kappa = out[r].floor / term;
+    }
   }
 
+  // The largest terms of the output product.
   void largest_terms(const SiteTensor<Wide>& normed) {
     const View<Wide> x = normed_.reshape(normed.rows, normed.columns);
     for (int f = 0; f < normed.columns; ++f) {
@@ -76,14 +102,14 @@ class Meter final : public NoiseMeter {
     }
   }
 
-  static void move_by_epsilon(const SiteTensor<T>& x, int sequences, std::uint64_t seed, int k) {
+  static void move_by_epsilon(const SiteTensor<T>& x, Signs signs, int k) {
     for (int r = 0; r < x.rows; ++r) {
       // By the position, not the row: a prefix gets the same signs alone and beside its siblings.
-      const auto position = static_cast<std::uint64_t>(r / sequences);
+      const auto position = static_cast<std::uint64_t>(r / signs.sequences);
       for (int f = 0; f < x.columns; ++f) {
         const std::uint64_t counter =
             position * static_cast<std::uint64_t>(x.columns) + static_cast<std::uint64_t>(f);
-        const bool up = (hash(seed, static_cast<std::uint64_t>(k), counter) & 1U) != 0;
+        const bool up = (hash(signs.seed, static_cast<std::uint64_t>(k), counter) & 1U) != 0;
         x.at(r, f) *=
             T(1) + (up ? std::numeric_limits<T>::epsilon() : -std::numeric_limits<T>::epsilon());
       }
@@ -109,10 +135,10 @@ class Meter final : public NoiseMeter {
   const Model<Wide> wide_model_;
   const Matrix<Wide> absolute_output_;  // [width, vocabulary]
   const Vector<Wide> no_bias_;
-  Uncached<T> oracle_;
-  Uncached<Wide> wide_oracle_;
+  Oracles<T> oracles_;
+  Oracles<Wide> wide_oracles_;
   Block<Wide> normed_, sums_;
-  std::vector<Wide> largest_;  // [sequences]
+  std::vector<Wide> largest_;  // [rows]
 };
 
 }  // namespace

@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
+#include "engine/logged.h"
 #include "engine/model.h"
 #include "engine/port.h"
 #include "verify/tolerance.h"
@@ -27,6 +29,10 @@ class NoiseMeter {
   // The floor of the last row of each sequence; `uncached` are those rows, and signs come from
   // `seed`.
   virtual void floors(const TokenBlock& block, const Logits& uncached, std::uint64_t seed,
+                      std::vector<NoiseFloor>& out) = 0;
+  // The floors of the last rows of a log, as many as `uncached` has. A row of the log takes the
+  // signs of the same row of a block, whatever its position: two rows may have had the same one.
+  virtual void floors(std::span<const LoggedRow> log, const Logits& uncached, std::uint64_t seed,
                       std::vector<NoiseFloor>& out) = 0;
 };
 

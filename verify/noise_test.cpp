@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "engine/builtin.h"
+#include "engine/logged.h"
 #include "engine/uncached.h"
 #include "verify/models.h"
 #include "verify/test_faults.h"
@@ -175,6 +176,63 @@ TEST(NoiseMeter, is_the_same_alone_and_beside_siblings_in_row_arithmetic) {
 
 TEST(NoiseMeter, is_alike_alone_and_beside_siblings_in_matrix_arithmetic) {
   expect_alike_alone_and_beside(Arithmetic::matrix, 4);
+}
+
+// ---- Of logs
+
+// The last rows of a log under the oracle, as wide as an engine answers.
+template <typename T>
+Logits logged(const Model<float>& weights, std::span<const LoggedRow> log, int answered) {
+  const Model<T> model = cast<T>(weights);
+  Logits out;
+  copy_rows(Logged<T>(model, row_ops<T>()).logits(log, answered), out);
+  return out;
+}
+
+template <typename T>
+void expect_floors_of_blocks(const ModelData& model, ScalarKind scalar) {
+  Yardstick yardstick(model, scalar, Arithmetic::row);
+  const Config& config = model.weights.config;
+  const std::vector<int> tokens = random_tokens(config.vocabulary, config.context, 1, 0);
+  const std::vector<LoggedRow> log = plain_log(tokens);
+  std::vector<NoiseFloor> found;
+  yardstick.meter->floors(log, logged<T>(model.weights, log, config.context), 7, found);
+  ASSERT_EQ(found.size(), tokens.size());
+  for (std::size_t n = 1; n <= tokens.size(); ++n) {
+    const NoiseFloor expected = yardstick.floors({std::span(tokens).first(n), 1}, 7).at(0);
+    EXPECT_EQ(found[n - 1].floor, expected.floor) << model.weights.config.context << ", " << n;
+    EXPECT_EQ(found[n - 1].kappa, expected.kappa) << model.weights.config.context << ", " << n;
+  }
+}
+
+TEST(NoiseMeter, rows_of_a_plain_log_have_the_floors_of_their_prefixes) {
+  for (const Family& family : families()) {
+    SCOPED_TRACE(family.id);
+    const ModelData model = load_model(generated_name(family, 1));
+    expect_floors_of_blocks<float>(model, ScalarKind::f32);
+    expect_floors_of_blocks<double>(model, ScalarKind::f64);
+  }
+}
+
+// The last row does not see the one between, which had seen the first.
+TEST(NoiseMeter, the_floor_of_a_log_is_that_of_what_its_rows_saw) {
+  const ModelData model = load_model("gen:plain:1");
+  Yardstick yardstick(model, ScalarKind::f32, Arithmetic::row);
+  std::vector<LoggedRow> log = plain_log(std::vector<int>{0, 1, 2});
+  log[2].sees.erase(log[2].sees.begin() + 1);
+  const Logits uncached = logged<float>(model.weights, log, 1);
+  std::vector<NoiseFloor> found;
+  yardstick.meter->floors(log, uncached, 1, found);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_GE(found[0].kappa, 1);
+  EXPECT_LT(found[0].kappa, kKappaGate);
+  const Logits exact = logged<double>(model.weights, log, 1);
+  double distance = 0;
+  for (std::size_t i = 0; i < exact.values.size(); ++i) {
+    distance = std::max(distance, std::abs(exact.values[i] - uncached.values[i]));
+  }
+  EXPECT_GT(distance, 0);
+  EXPECT_GE(found[0].floor, distance);
 }
 
 TEST(NoiseMeter, ill_conditioned_rows_are_known_by_their_kappa) {

@@ -21,12 +21,22 @@ class TimedMeter final : public NoiseMeter {
 
   void floors(const TokenBlock& block, const Logits& uncached, std::uint64_t seed,
               std::vector<NoiseFloor>& out) override {
-    const auto start = std::chrono::steady_clock::now();
-    meter_.floors(block, uncached, seed, out);
-    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    measure(block, uncached, seed, out);
+  }
+  void floors(std::span<const LoggedRow> log, const Logits& uncached, std::uint64_t seed,
+              std::vector<NoiseFloor>& out) override {
+    measure(log, uncached, seed, out);
   }
 
  private:
+  template <typename Input>  // a block or a log
+  void measure(const Input& input, const Logits& uncached, std::uint64_t seed,
+               std::vector<NoiseFloor>& out) {
+    const auto start = std::chrono::steady_clock::now();
+    meter_.floors(input, uncached, seed, out);
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
   NoiseMeter& meter_;
   double& seconds_;
 };

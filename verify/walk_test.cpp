@@ -114,6 +114,10 @@ class ScriptedMeter final : public NoiseMeter {
       out.push_back({uncached.row(b)[0], static_cast<double>(seed)});
     }
   }
+  void floors(std::span<const LoggedRow>, const Logits&, std::uint64_t,
+              std::vector<NoiseFloor>&) override {
+    throw InternalError("a walk has no logs");
+  }
 
   int calls = 0;
 };
@@ -310,6 +314,8 @@ TEST(PrefixWalk, tells_where_the_engine_failed) {
                 std::vector<NoiseFloor>&) override {
       throw EngineError("no");
     }
+    void floors(std::span<const LoggedRow>, const Logits&, std::uint64_t,
+                std::vector<NoiseFloor>&) override {}
   };
   ScriptedEngine engine;
   Failing meter;

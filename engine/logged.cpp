@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT
+// Replaying a log, layer by layer.
+#include "engine/logged.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/error.h"
+#include "engine/tokens.h"
+
+namespace kvcheck {
+namespace {
+
+std::string text_of(SeenRow seen) {
+  return fmt::format("row {} at position {}", seen.row, seen.position);
+}
+
+// What the row sees must have been fed before it, in the order of its positions.
+void validate_sight(const LoggedRow& logged, int row, std::string_view where) {
+  const SeenRow itself{row, logged.position};
+  if (logged.sees.empty() || logged.sees.back() != itself) {
+    throw bad_input({where, "does not see itself last", text_of(itself),
+                     logged.sees.empty() ? "nothing" : text_of(logged.sees.back())});
+  }
+  SeenRow before{-1, -1};
+  for (const SeenRow seen : logged.sees) {
+    if (seen.row < 0 || seen.row > row) {
+      throw bad_input({where, "sees a row that was not there yet",
+                       fmt::format("a row from 0 to {}", row), fmt::format("{}", seen.row)});
+    }
+    if (seen.row <= before.row || seen.position <= before.position) {
+      throw bad_input({where, "sees rows out of order",
+                       before.row < 0 ? "a position from 0 on" : "more than " + text_of(before),
+                       text_of(seen)});
+    }
+    before = seen;
+  }
+}
+
+void validate_log(const Config& config, std::span<const LoggedRow> log, int answered) {
+  std::vector<int> tokens;
+  for (const LoggedRow& logged : log) tokens.push_back(logged.token);
+  // Positions are bounded below, one by one: how many rows there are says nothing about them.
+  constexpr int kAnyLength = 0;
+  validate_tokens(config, tokens, kAnyLength, "log");
+  const int rows = static_cast<int>(log.size());
+  if (answered < 1 || answered > rows) {
+    throw bad_input({"log", "answers for rows that it does not have",
+                     fmt::format("from 1 to {} rows", rows), fmt::format("{}", answered)});
+  }
+  for (int r = 0; r < rows; ++r) {
+    const LoggedRow& logged = log[static_cast<std::size_t>(r)];
+    const std::string where = fmt::format("log, row {}", r);
+    if (logged.position < 0 || logged.position >= config.context) {
+      throw bad_input({where, "position outside the context",
+                       fmt::format("from 0 to {}", config.context - 1),
+                       fmt::format("{}", logged.position)});
+    }
+    validate_sight(logged, r, where);
+  }
+}
+
+}  // namespace
+
+std::vector<LoggedRow> plain_log(std::span<const int> tokens) {
+  std::vector<LoggedRow> log;
+  std::vector<SeenRow> sees;
+  for (const int token : tokens) {
+    const int row = static_cast<int>(log.size());
+    sees.push_back({row, row});
+    log.push_back({token, row, sees});
+  }
+  return log;
+}
+
+template <Scalar T>
+Logged<T>::Logged(const Model<T>& model, const Ops<T>& ops)
+    : model_(model),
+      ops_(ops),
+      rotary_(rotary_table<T>(model.config)),
+      epsilon_(static_cast<T>(model.config.norm_epsilon)),
+      scale_(static_cast<T>(1.0L / std::sqrt(static_cast<long double>(model.config.head_size)))),
+      query_row_(static_cast<std::size_t>(model.config.query_width())),
+      attended_row_(query_row_.size()) {
+  for (int h = 0; h < model.config.query_heads; ++h) {
+    kv_head_of_.push_back(h / model.config.group());
+  }
+}
+
+template <Scalar T>
+View<const T> Logged<T>::logits(std::span<const LoggedRow> log, int answered,
+                                const Observer<T>* observer) {
+  const Config& config = model_.config;
+  validate_log(config, log, answered);
+  observer_ = observer;
+  embed(log);
+  for (int l = 0; l < config.layers; ++l) {
+    attention(l, log);
+    mlp(l);
+  }
+  const View<T> x = x_.view();
+  const View<T> last = x.rows_from(x.rows - answered, answered);
+  const View<T> normed = normed_.reshape(answered, config.width);
+  ops_.normalize(last, model_.final_norm, epsilon_, normed);
+  observe(Site::final_norm, -1, normed);
+  const View<T> found = logits_.reshape(answered, config.vocabulary);
+  ops_.product(normed, model_.output, no_bias_, found);
+  observe(Site::logits, -1, found);
+  return found;
+}
+
+template <Scalar T>
+void Logged<T>::embed(std::span<const LoggedRow> log) {
+  const Config& config = model_.config;
+  const View<T> x = x_.reshape(static_cast<int>(log.size()), config.width);
+  positions_.clear();
+  for (int r = 0; r < x.rows; ++r) {
+    const LoggedRow& logged = log[static_cast<std::size_t>(r)];
+    positions_.push_back(logged.position);
+    for (int f = 0; f < config.width; ++f) x.feature(f)[r] = model_.embedding(logged.token, f);
+  }
+  observe(Site::embedding, -1, x);
+  if (config.positions == Positions::learned) {
+    for (int f = 0; f < config.width; ++f) {
+      T* row = x.feature(f);
+      for (int r = 0; r < x.rows; ++r) {
+        row[r] = row[r] + model_.positions(positions_[static_cast<std::size_t>(r)], f);
+      }
+    }
+  }
+  observe(Site::input, -1, x);
+}
+
+template <Scalar T>
+void Logged<T>::attention(int layer, std::span<const LoggedRow> log) {
+  const Config& config = model_.config;
+  const Layer<T>& weights = model_.layers[static_cast<std::size_t>(layer)];
+  const View<T> x = x_.view();
+  const View<T> normed = normed_.reshape(x.rows, config.width);
+  ops_.normalize(x, weights.attention_norm, epsilon_, normed);
+  observe(Site::attention_norm, layer, normed);
+  const View<T> query = query_.reshape(x.rows, config.query_width());
+  const View<T> key = key_.reshape(x.rows, config.kv_width());
+  const View<T> value = value_.reshape(x.rows, config.kv_width());
+  ops_.product(normed, weights.query.weight, weights.query.bias, query);
+  ops_.product(normed, weights.key.weight, weights.key.bias, key);
+  ops_.product(normed, weights.value.weight, weights.value.bias, value);
+  if (config.positions == Positions::rotary) {
+    rotate(rotary_, config.rotary_pairs, positions_, config.head_size, query);
+  }
+  observe(Site::query, layer, query);
+  observe(Site::key, layer, key);
+  observe(Site::value, layer, value);
+  keep_rows();
+  attend(layer, log);
+  observe(Site::attention, layer, attended_.view());
+  const View<T> projected = projected_.reshape(x.rows, config.width);
+  ops_.product(attended_.view(), weights.attention_output.weight, weights.attention_output.bias,
+               projected);
+  observe(Site::attention_output, layer, projected);
+  ops_.add(projected, x);
+  observe(Site::attention_residual, layer, x);
+}
+
+// The layer's keys and values, each row side by side.
+template <Scalar T>
+void Logged<T>::keep_rows() {
+  const View<T> key = key_.view();
+  const View<T> value = value_.view();
+  const auto size = static_cast<std::size_t>(key.rows) * static_cast<std::size_t>(key.features);
+  for (AlignedVector<T>* rows : {&keys_, &values_, &placed_}) rows->resize(size);
+  for (int f = 0; f < key.features; ++f) {
+    for (int r = 0; r < key.rows; ++r) {
+      const auto at = static_cast<std::size_t>(r * key.features + f);
+      keys_[at] = key.feature(f)[r];
+      values_[at] = value.feature(f)[r];
+    }
+  }
+}
+
+template <Scalar T>
+void Logged<T>::attend(int layer, std::span<const LoggedRow> log) {
+  const View<T> query = query_.view();
+  const View<T> out = attended_.reshape(query.rows, query.features);
+  for (int r = 0; r < query.rows; ++r) {
+    const LoggedRow& logged = log[static_cast<std::size_t>(r)];
+    const int first = model_.config.first_visible(layer, logged.position);
+    const auto begin = std::ranges::lower_bound(logged.sees, first, {}, &SeenRow::position);
+    for (int f = 0; f < query.features; ++f) {
+      query_row_[static_cast<std::size_t>(f)] = query.feature(f)[r];
+    }
+    attend_row(layer, r, {begin, logged.sees.end()});
+    for (int f = 0; f < query.features; ++f) {
+      out.feature(f)[r] = attended_row_[static_cast<std::size_t>(f)];
+    }
+  }
+}
+
+template <Scalar T>
+void Logged<T>::attend_row(int layer, int row, std::span<const SeenRow> visible) {
+  const Config& config = model_.config;
+  const Heads heads{config.query_heads, config.kv_heads, config.head_size};
+  const int keys = static_cast<int>(visible.size());
+  const auto observe_scores = [&](Site site) {
+    if (observer_ == nullptr) return;
+    (*observer_)({site, layer, row, scores_.data(), heads.query_heads, keys, keys, 1});
+  };
+  scores_.resize(visible.size() * static_cast<std::size_t>(heads.query_heads));
+  place_keys(visible);
+  ops_.cached_scores(heads, query_row_.data(),
+                     {placed_.data(), config.kv_width(), seen_, kv_head_of_}, scale_,
+                     scores_.data());
+  observe_scores(Site::scores);
+  ops_.softmax(heads.query_heads, keys, 1, scores_.data());
+  observe_scores(Site::probabilities);
+  ops_.cached_mix(heads, scores_.data(), {values_.data(), config.kv_width(), seen_, kv_head_of_},
+                  attended_row_.data());
+}
+
+// Every visible key where the log says that it stood, from the key without a position: no rotation
+// is ever built on another one.
+template <Scalar T>
+void Logged<T>::place_keys(std::span<const SeenRow> visible) {
+  const Config& config = model_.config;
+  const int width = config.kv_width();
+  seen_.clear();
+  for (const SeenRow& seen : visible) {
+    seen_.push_back(seen.row);
+    T* to = placed_.data() + std::ptrdiff_t{seen.row} * width;
+    std::copy_n(keys_.data() + std::ptrdiff_t{seen.row} * width, width, to);
+    if (config.positions == Positions::rotary) {
+      rotate(rotary_, config.rotary_pairs, std::span(&seen.position, 1), config.head_size,
+             View<T>{to, 1, width, 1});
+    }
+  }
+}
+
+template <Scalar T>
+void Logged<T>::mlp(int layer) {
+  const Config& config = model_.config;
+  const Layer<T>& weights = model_.layers[static_cast<std::size_t>(layer)];
+  const View<T> x = x_.view();
+  const View<T> normed = normed_.reshape(x.rows, config.width);
+  ops_.normalize(x, weights.mlp_norm, epsilon_, normed);
+  observe(Site::mlp_norm, layer, normed);
+  const View<T> up = up_.reshape(x.rows, config.mlp_width);
+  ops_.product(normed, weights.mlp_up.weight, weights.mlp_up.bias, up);
+  if (config.mlp == Mlp::swiglu) {
+    const View<T> gate = gate_.reshape(x.rows, config.mlp_width);
+    ops_.product(normed, weights.mlp_gate.weight, weights.mlp_gate.bias, gate);
+    ops_.swiglu(gate, up);
+  } else {
+    ops_.gelu_tanh(up);
+  }
+  observe(Site::mlp_hidden, layer, up);
+  const View<T> projected = projected_.reshape(x.rows, config.width);
+  ops_.product(up, weights.mlp_down.weight, weights.mlp_down.bias, projected);
+  observe(Site::mlp_output, layer, projected);
+  ops_.add(projected, x);
+  observe(Site::residual, layer, x);
+}
+
+template <Scalar T>
+void Logged<T>::observe(Site site, int layer, View<T> view) const {
+  if (observer_ == nullptr) return;
+  (*observer_)({site, layer, 0, view.data, view.rows, view.features, 1, view.stride});
+}
+
+template class Logged<float>;
+template class Logged<double>;
+template class Logged<long double>;
+
+}  // namespace kvcheck
