@@ -60,7 +60,15 @@ class Runner {
     for (const JudgedCheck& judged : assignment.checks) {
       result.tallies.emplace_back(judged.policy, kWorstKept, keep);
     }
-    if (!result.unit.path.empty()) measure(result);
+    const PrefixTree& tree = assignment.source->tree;
+    const std::vector<PrefixTree::Child> first = tree.children(tree.root());
+    if (first.empty()) return result;
+    const std::optional<int> failed = measure(result, result.unit.path);
+    if (!failed || !result.unit.path.empty()) return result;
+    // What begins with a later token than the prefix that the engine failed at is still to come.
+    for (const PrefixTree::Child& child : first) {
+      if (child.token > *failed) (void)measure(result, {child.token});
+    }
     return result;
   }
 
@@ -118,35 +126,48 @@ class Runner {
   }
 
  private:
-  void measure(UnitResult& result) {
-    auto bench = take_bench(result);
-    if (!bench) return;
+  // Runs the probe over the prefixes that begin with `path`. If the engine fails, the first token
+  // of where it did.
+  std::optional<int> measure(UnitResult& result, const std::vector<int>& path) {
+    auto bench = take_bench(result, path);
+    if (!bench) return first_token(result, path);
     bench->noise_seconds = 0;
+    const double others_before = result.others_seconds;
     const auto start = std::chrono::steady_clock::now();
     double aside = 0;  // spent on failures and on deciding in float64
-    const bool intact = probe(result, *bench, aside);
+    const Probed probed = probe(result, path, *bench, aside);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    result.noise_seconds = bench->noise_seconds;
-    result.seconds = elapsed.count() - result.noise_seconds - result.others_seconds - aside;
-    if (intact) pool_.give_back(std::move(bench));
+    const double others = result.others_seconds - others_before;
+    result.noise_seconds += bench->noise_seconds;
+    result.seconds += elapsed.count() - bench->noise_seconds - others - aside;
+    if (probed.intact) pool_.give_back(std::move(bench));
+    return probed.failed_at;
   }
 
-  // Null for an engine that does not start, which is recorded.
-  std::unique_ptr<Bench> take_bench(UnitResult& result) {
+  [[nodiscard]] static int first_token(const UnitResult& result, const std::vector<int>& path) {
+    const PrefixTree& tree = result.unit.assignment->source->tree;
+    return path.empty() ? tree.children(tree.root()).front().token : path.front();
+  }
+
+  std::unique_ptr<Bench> take_bench(UnitResult& result, const std::vector<int>& path) {
     const Assignment& assignment = *result.unit.assignment;
     try {
       return pool_.take(assignment.run->model, assignment.scalar, assignment.arithmetic);
     } catch (const EngineError& error) {
-      record_crash(result, {result.unit.path, {}, error.what()});
+      record_crash(result, {{first_token(result, path)}, {}, error.what()});
       return nullptr;
     }
   }
 
-  // Runs the probe of a unit; false if the engine failed and must not be used again.
-  bool probe(UnitResult& result, Bench& bench, double& aside) {
+  struct Probed {
+    bool intact;  // or the engine must not be used again
+    std::optional<int> failed_at = {};
+  };
+
+  Probed probe(UnitResult& result, const std::vector<int>& path, Bench& bench, double& aside) {
     const Assignment& assignment = *result.unit.assignment;
     const Probe what{.tree = assignment.source->tree,
-                     .scope = {.path = result.unit.path},
+                     .scope = {.path = path},
                      .schedules = options_.schedule_choice,
                      .stop = &stop_};
     std::vector<int> reruns(result.tallies.size(), 0);
@@ -169,11 +190,11 @@ class Runner {
     };
     try {
       const auto failure = run_probe(assignment.checks.front().check->probe, bench, what, sink);
-      if (!failure) return true;
+      if (!failure) return {.intact = true};
       record_crash(result, *failure);
-      return false;
+      return {.intact = false, .failed_at = failure->tokens.front()};
     } catch (const Stopped&) {
-      return false;
+      return {.intact = false};
     }
   }
 
