@@ -12,26 +12,28 @@
 #include "engine/cache_edit.h"
 #include "engine/error.h"
 #include "engine/random.h"
+#include "engine/round_site.h"
 
 namespace kvcheck {
 
-namespace {
-
-Capabilities capabilities(const Config& config, const CacheKind& kind) {
+Capabilities builtin_capabilities(const Config& config, const CacheKind& kind) {
   // A ring holds the rows of the last positions only; a learned position is part of every number
   // of a row; rotating what was rounded rounds it again.
-  const bool moves = config.positions != Positions::learned && kind.layout != CacheLayout::ring;
+  const bool moves =
+      config.positions != Positions::learned && kind.layout != CacheLayout::ring && !kind.lossy();
   return {.truncate = true,
           .fork = true,
           .batch = true,
           .reorder = true,
           .state = true,
-          .shift = moves && !kind.lossy(),
+          .shift = moves,
           .evict = moves,
           .reuse = kind.layout == CacheLayout::paged,
           .places = true,
           .fingerprint = true};
 }
+
+namespace {
 
 template <Scalar T>
 std::uint64_t identity_of(const Model<T>& model, const CacheKind& kind) {
@@ -53,15 +55,7 @@ RotaryTable<T> negative_angles(const Config& config) {
 template <Scalar T>
 Observer<T> rounding(RowFormat format) {
   if (format == RowFormat::native) return {};
-  return [format, row = std::vector<T>()](const SiteTensor<T>& tensor) mutable {
-    if (tensor.site != Site::key && tensor.site != Site::value) return;
-    row.resize(static_cast<std::size_t>(tensor.columns));
-    for (int r = 0; r < tensor.rows; ++r) {
-      for (int c = 0; c < tensor.columns; ++c) row[static_cast<std::size_t>(c)] = tensor.at(r, c);
-      round_row<T>(format, row);
-      for (int c = 0; c < tensor.columns; ++c) tensor.at(r, c) = row[static_cast<std::size_t>(c)];
-    }
-  };
+  return [format](const SiteTensor<T>& tensor) { round_site<T>(tensor, format); };
 }
 
 }  // namespace
@@ -72,7 +66,7 @@ Builtin<T>::Builtin(const Model<float>& model, Arithmetic arithmetic, const Cach
              .vocabulary = model.config.vocabulary,
              .context = model.config.context,
              .compute = std::is_same_v<T, float> ? ScalarKind::f32 : ScalarKind::f64,
-             .can = capabilities(model.config, kind)},
+             .can = builtin_capabilities(model.config, kind)},
       model_(cast<T>(model)),
       kind_(kind),
       identity_(identity_of(model_, kind)),

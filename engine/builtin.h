@@ -75,6 +75,9 @@ class Builtin final : public Engine {
   std::vector<CacheFeed<T>> feeds_;
 };
 
+// What it offers with a kind of cache.
+[[nodiscard]] Capabilities builtin_capabilities(const Config& config, const CacheKind& kind);
+
 [[nodiscard]] std::unique_ptr<Engine> make_builtin(const Model<float>& model, ScalarKind scalar,
                                                    Arithmetic arithmetic,
                                                    const CacheKind& kind = {});

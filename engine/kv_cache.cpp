@@ -127,8 +127,11 @@ template <Scalar T>
 void KvCache<T>::copy_from(const KvCache& other) {
   const KvStore<T>& theirs = other.store();
   require(store_->layers() == theirs.layers() && store_->row() == theirs.row() &&
-              rings_ == other.rings_ && other.length_ <= capacity(),
+              rings_ == other.rings_,
           "caches of one shape are copied");
+  for (int l = 0; l < store_->layers(); ++l) {
+    require(ring(l) > 0 || other.length_ <= store_->slots(l), "a copy has room for the rows");
+  }
   if (other.length_ < length_ || !rings_.empty()) truncate(rings_.empty() ? other.length_ : 0);
   for (int l = 0; l < store_->layers(); ++l) {
     store_->copy(theirs, l, 0, 0, ring(l) > 0 ? ring(l) : other.length_);

@@ -150,7 +150,7 @@ class OffByOne final : public Engine {
 };
 
 TEST(Claims, a_failing_one_ends_in_the_line_that_runs_its_case_again) {
-  const EngineFactory wrong = [](const ModelData& model, ScalarKind, Arithmetic) {
+  const EngineFactory wrong = [](const ModelData& model, const EngineSetup&) {
     return std::make_unique<OffByOne>(model);
   };
   const ModelData model = load_model("gen:plain:1");
@@ -174,7 +174,7 @@ TEST(Claims, a_failing_one_ends_in_the_line_that_runs_its_case_again) {
 }
 
 TEST(Claims, a_model_without_a_name_is_saved_so_that_the_line_can_name_it) {
-  const EngineFactory wrong = [](const ModelData& model, ScalarKind, Arithmetic) {
+  const EngineFactory wrong = [](const ModelData& model, const EngineSetup&) {
     return std::make_unique<OffByOne>(model);
   };
   const ModelData named = load_model("gen:plain:2");

@@ -110,19 +110,28 @@ std::string prefix_text(std::span<const int> tokens, std::span<const std::string
   return text;
 }
 
+std::string operations_text(const Operations& operations) {
+  const std::string text = to_text(operations);
+  if (text.size() <= kPrefixTextMax) return text;
+  constexpr std::string_view kCut = "...";
+  return std::string(kCut) + text.substr(text.size() - kPrefixTextMax + kCut.size());
+}
+
 TableRow table_row(const CheckSummary& summary, std::span<const std::string> words) {
   TableRow row;
   row.check = summary.check;
+  if (summary.coverage) row.check += fmt::format(" {}", name(summary.cache_kind));
   row.model = summary.model;
   row.arithmetic = name(summary.arithmetic);
   if (summary.scalar != ScalarKind::f32) row.arithmetic += fmt::format(" {}", name(summary.scalar));
-  row.prefixes = summary.counts.prefixes;
+  row.prefixes = summary.coverage ? summary.counts.cases : summary.counts.prefixes;
   row.logits = summary.counts.logits;
   const std::optional<CaseRecord>& worst = summary.worst_difference;
   if (worst && worst->result.row) {
     row.worst_difference = worst->result.row->max_abs_difference;
     if (*row.worst_difference != 0) {
-      row.prefix = prefix_text(worst->subject.tokens, words);
+      row.prefix = worst->subject.operations.empty() ? prefix_text(worst->subject.tokens, words)
+                                                     : operations_text(worst->subject.operations);
       row.position = worst->result.position;
       row.token = worst->result.row->token_at_max;
     }

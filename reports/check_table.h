@@ -19,8 +19,8 @@ inline constexpr std::size_t kPrefixTextMax = 24;
 struct TableRow {
   std::string check;
   std::string model;
-  std::string arithmetic;  // also names the scalar where it is not f32
-  std::int64_t prefixes = 0;
+  std::string arithmetic;     // also names the scalar where it is not f32
+  std::int64_t prefixes = 0;  // or sequences of operations
   std::int64_t logits = 0;
   std::optional<double> worst_difference;  // none: nothing was compared
   std::string prefix;                      // where that lies; empty where there is no difference
@@ -39,6 +39,9 @@ struct TableRow {
 // Tokens as words joined by blanks, or as ids; a long text keeps its end.
 [[nodiscard]] std::string prefix_text(std::span<const int> tokens,
                                       std::span<const std::string> words);
+
+// Their end.
+[[nodiscard]] std::string operations_text(const Operations& operations);
 
 [[nodiscard]] std::string check_table(std::span<const TableRow> rows);
 

@@ -26,6 +26,8 @@ bool is_worse(const std::optional<double>& a, const std::optional<double>& b) {
 void add(CheckSummary& sum, const CheckSummary& part) {
   sum.counts += part.counts;
   sum.seconds += part.seconds;
+  if (sum.coverage && part.coverage) *sum.coverage += *part.coverage;
+  if (sum.loss && part.loss) *sum.loss += *part.loss;
   if (is_worse(difference_of(part), difference_of(sum))) {
     sum.worst_difference = part.worst_difference;
   }
@@ -33,12 +35,12 @@ void add(CheckSummary& sum, const CheckSummary& part) {
   sum.verdict = worst(sum.verdict, part.verdict);
 }
 
+}  // namespace
+
 bool same_check(const CheckSummary& a, const CheckSummary& b) {
   return a.check == b.check && a.arithmetic == b.arithmetic && a.scalar == b.scalar &&
-         a.policy == b.policy;
+         a.policy == b.policy && a.cache_kind == b.cache_kind;
 }
-
-}  // namespace
 
 CheckSummary merge(std::span<const CheckSummary> summaries, const std::string& model) {
   require(!summaries.empty(), "nothing to merge");

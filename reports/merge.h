@@ -15,6 +15,10 @@ namespace kvcheck {
 [[nodiscard]] CheckSummary merge(std::span<const CheckSummary> summaries, const std::string& model);
 
 // One for each check, arithmetic, scalar and policy, in the order in which they first come.
+// Of whatever models: the same check in the same arithmetic and scalar, under the same policy and
+// on the same kind of cache.
+[[nodiscard]] bool same_check(const CheckSummary& a, const CheckSummary& b);
+
 [[nodiscard]] std::vector<CheckSummary> merge_by_check(std::span<const CheckSummary> summaries,
                                                        const std::string& model);
 

@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include <utility>
+#include <vector>
 
 #include "reports/csv_writer.h"
+#include "reports/operation_row.h"
 #include "reports/prefix_row.h"
 
 namespace kvcheck {
@@ -30,7 +32,15 @@ RunWriter::RunWriter(fs::path folder, const RunManifest& manifest)
 }
 
 void RunWriter::add_row(const CaseRecord& record, std::string_view reproduce) {
-  prefixes_.write(csv_line(kPrefixColumns, prefix_row(record, reproduce)));
+  if (record.subject.operations.empty()) {
+    prefixes_.write(csv_line(kPrefixColumns, prefix_row(record, reproduce)));
+  } else {
+    if (!operations_) {
+      operations_.emplace(folder_ / "operations.csv");
+      operations_->write(csv_header(kOperationColumns));
+    }
+    operations_->write(csv_line(kOperationColumns, operation_row(record, reproduce)));
+  }
   first_failures_.add(record, reproduce);
 }
 
@@ -48,8 +58,10 @@ void RunWriter::finish(const RunSummary& summary) {
   junit.write(junit_xml(summary, first_failures_));
   OutputFile json(folder_ / "summary.json");
   json.write(summary_json(summary));
-  for (OutputFile* file : {&prefixes_, &junit, &json}) file->finish();
-  for (OutputFile* file : {&prefixes_, &junit, &json}) file->commit();
+  std::vector<OutputFile*> files{&prefixes_, &junit, &json};
+  if (operations_) files.insert(files.begin(), &*operations_);
+  for (OutputFile* file : files) file->finish();
+  for (OutputFile* file : files) file->commit();
 }
 
 }  // namespace kvcheck

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string_view>
 
 #include "engine/files.h"
@@ -19,7 +20,8 @@ class RunWriter {
   // Writes manifest.json. `folder` is what make_run_folder() gave.
   RunWriter(std::filesystem::path folder, const RunManifest& manifest);
 
-  // A line of prefixes.csv; they stand there in the order of the calls.
+  // A line of prefixes.csv, or of operations.csv, which exists if there is one; they stand there in
+  // the order of the calls.
   void add_row(const CaseRecord& record, std::string_view reproduce);
   // Writes failures/1.json, failures/2.json, ... at once and gives the path. May be called from
   // another thread than add_row().
@@ -31,6 +33,7 @@ class RunWriter {
  private:
   std::filesystem::path folder_;
   OutputFile prefixes_;
+  std::optional<OutputFile> operations_;
   FirstFailures first_failures_;
   int failures_ = 0;
 };

@@ -4,23 +4,11 @@
 #include <fmt/format.h>
 
 #include "engine/error.h"
+#include "verify/facts.h"
 #include "verify/probes.h"
 
 namespace kvcheck {
 namespace {
-
-// Statements checked so far, and the first wrong one.
-struct Facts {
-  int count = 0;
-  std::string note;
-
-  void expect(std::string_view what, std::string_view when, std::int64_t expected,
-              std::int64_t got) {
-    ++count;
-    if (expected == got || !note.empty()) return;
-    note = fmt::format("{} {}: expected {}, got {}", what, when, expected, got);
-  }
-};
 
 // One sequence under the accountant's eye.
 class Account {

@@ -20,7 +20,7 @@ struct Account {
 // What the probe says of the sequence [0, 1, 2] of the small model.
 std::vector<Account> accounts(const EngineFactory& factory, std::vector<int> tokens = {0, 1, 2}) {
   const ModelData model = small_model();
-  Bench bench = make_bench(model, ScalarKind::f32, Arithmetic::row, 1, factory);
+  Bench bench = make_bench(model, {ScalarKind::f32, Arithmetic::row}, 1, factory);
   const PrefixTree tree = PrefixTree::of({std::move(tokens)}, 4);
   std::vector<Account> found;
   const auto failure =
@@ -89,7 +89,7 @@ TEST(Accounting, one_token_has_one_schedule_and_the_whole_context_is_refused_mor
 
 TEST(Accounting, holds_in_float64_too) {
   const ModelData model = small_model();
-  Bench bench = make_bench(model, ScalarKind::f64, Arithmetic::matrix, 1, builtin_engine);
+  Bench bench = make_bench(model, {ScalarKind::f64, Arithmetic::matrix}, 1, builtin_engine);
   const PrefixTree tree = PrefixTree::of({{0, 1, 2}}, 4);
   int cases = 0;
   probe_accounting(bench, {.tree = tree}, [&](const Measured& measured) {
@@ -185,7 +185,7 @@ TEST(Accounting, a_wrong_fact_is_told_even_if_the_engine_refuses_later_on) {
     inner.truncate(sequence, length + 1);
   };
   const ModelData model = small_model();
-  Bench bench = make_bench(model, ScalarKind::f32, Arithmetic::row, 1, hooked(hooks));
+  Bench bench = make_bench(model, {ScalarKind::f32, Arithmetic::row}, 1, hooked(hooks));
   const PrefixTree tree = PrefixTree::of({{0, 1, 2, 0}}, 4);
   std::vector<std::string> notes;
   const auto failure = run_probe(probe_accounting, bench, {.tree = tree},
@@ -197,7 +197,7 @@ TEST(Accounting, a_wrong_fact_is_told_even_if_the_engine_refuses_later_on) {
 
 TEST(Accounting, is_done_for_the_longest_prefixes_or_the_one_that_is_asked_for) {
   const ModelData model = small_model();
-  Bench bench = make_bench(model, ScalarKind::f32, Arithmetic::row, 1, builtin_engine);
+  Bench bench = make_bench(model, {ScalarKind::f32, Arithmetic::row}, 1, builtin_engine);
   const PrefixTree tree = PrefixTree::of({{0, 1, 2}, {0, 1}}, 4);
   std::vector<std::size_t> lengths;
   const Sink sink = [&](const Measured& measured) { lengths.push_back(measured.tokens.size()); };

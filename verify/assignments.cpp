@@ -3,7 +3,11 @@
 #include "verify/assignments.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
+
+#include "engine/builtin.h"
+#include "verify/exhaustive.h"
 
 namespace kvcheck {
 namespace {
@@ -26,6 +30,7 @@ class Planner {
     for (const ModelRun& run : models) {
       const std::size_t before = assignments.size();
       for (const SourceOfPrefixes& source : run.sources) plan(run, source, assignments);
+      plan_operations(run, assignments);
       if (assignments.size() > before) assignments.back()->last_of_model = true;
     }
     return assignments;
@@ -42,12 +47,44 @@ class Planner {
     }
   }
 
+  void plan_operations(const ModelRun& run,
+                       std::vector<std::unique_ptr<Assignment>>& assignments) const {
+    const OperationChoice& choice = options_.operations;
+    if (choice.kind == OperationChoice::Kind::none) return;
+    const Check& check = find_check("operations", "plan");
+    for (const CacheKind& cache : choice.caches) {
+      for (const Arithmetic arithmetic : options_.arithmetics) {
+        auto assignment = std::make_unique<Assignment>(
+            Assignment{&run, nullptr, arithmetic, options_.scalar, {}});
+        const Subject subject{run.model, Source::random, true, arithmetic};
+        assignment->checks.push_back({&check, policy(check, subject)});
+        // A contract is about whole rows.
+        if (cache.lossy() && arithmetic == Arithmetic::matrix && !options_.tolerance) {
+          assignment->checks.back().policy = NoiseLimit{};
+        }
+        assignment->cache = cache;
+        assignment->space = operation_space(run.model.weights.config, cache,
+                                            builtin_capabilities(run.model.weights.config, cache));
+        assignment->sequences = sequences_of(*assignment->space);
+        assignments.push_back(std::move(assignment));
+      }
+    }
+  }
+
+  std::size_t sequences_of(OperationSpace& space) const {
+    const OperationChoice& choice = options_.operations;
+    if (choice.kind == OperationChoice::Kind::random) return static_cast<std::size_t>(choice.count);
+    space.live_max = kLiveEnumerated;
+    return count_longest(space, choice.depth);
+  }
+
   std::unique_ptr<Assignment> assign(const ModelRun& run, const SourceOfPrefixes& source,
                                      const Check& check, Arithmetic arithmetic) const {
     const Subject subject{run.model, source.source, largest_source(run, source), arithmetic};
     if (check.probe == nullptr || !wanted(options_, check) || !check.applies(subject)) return {};
     auto assignment = std::make_unique<Assignment>(
         Assignment{&run, &source, arithmetic, check.scalar.value_or(options_.scalar), {}});
+    assignment->cache = options_.cache;
     assignment->checks.push_back({&check, policy(check, subject)});
     if (check.probe == probe_prefixes) {
       for (const Check& other : checks()) {
@@ -95,7 +132,46 @@ std::vector<StoredCases> group_stored(const std::vector<ModelRun>& models) {
   return groups;
 }
 
-std::vector<Unit> cut(const Assignment& assignment) {
+std::size_t count_longest(const OperationSpace& space, int depth) {
+  std::size_t found = 0;
+  each_longest(space, depth, 0, std::numeric_limits<std::size_t>::max(),
+               [&](const Operations&) { ++found; });
+  return found;
+}
+
+// A sequence that goes on is run as the beginning of each that it goes on to.
+void each_longest(const OperationSpace& space, int depth, std::size_t first, std::size_t count,
+                  const std::function<void(const Operations&)>& visit) {
+  std::size_t number = 0;
+  each_sequence(space, depth,
+                {.enter =
+                     [&](const WalkStep& step) {
+                       const bool longest = static_cast<int>(step.path.size()) == depth ||
+                                            alphabet_at(step.log, space).empty();
+                       if (!longest) return true;
+                       if (number >= first && number - first < count) visit(step.path);
+                       ++number;
+                       return false;
+                     },
+                 .leave = [] {}});
+}
+
+std::vector<Unit> cut_operations(const Assignment& assignment, std::size_t together) {
+  std::vector<Unit> units;
+  for (std::size_t first = 0; first < assignment.sequences; first += together) {
+    const std::size_t count = std::min(together, assignment.sequences - first);
+    units.push_back({&assignment, {}, false, first, count});
+  }
+  if (units.empty()) units.push_back({&assignment, {}, false});
+  units.back().last = true;
+  return units;
+}
+
+std::vector<Unit> cut(const Assignment& assignment, OperationChoice::Kind operations) {
+  if (assignment.space) {
+    const bool random = operations == OperationChoice::Kind::random;
+    return cut_operations(assignment, random ? kUnitSequences : kUnitEnumerated);
+  }
   const PrefixTree& tree = assignment.source->tree;
   const bool one_case_a_prefix = assignment.checks.front().check->group == Group::prefixes;
   if (one_case_a_prefix && tree.count() <= kUnitPrefixes) return {{&assignment, {}, true}};

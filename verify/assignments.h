@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -24,6 +25,10 @@ struct Assignment {
   Arithmetic arithmetic;
   ScalarKind scalar;
   std::vector<JudgedCheck> checks;
+  CacheKind cache = {};
+  // Sequences of operations instead of prefixes (then there is no source), and how many.
+  std::optional<OperationSpace> space = {};
+  std::size_t sequences = 0;
   bool last_of_model = false;  // nothing more is run on the model after it
 };
 
@@ -45,13 +50,27 @@ struct StoredCases {
 // In the order in which the first of each comes.
 [[nodiscard]] std::vector<StoredCases> group_stored(const std::vector<ModelRun>& models);
 
+// Sequences of operations in a unit.
+inline constexpr std::size_t kUnitSequences = 32;
+inline constexpr std::size_t kUnitEnumerated = 512;  // each unit walks to its first one again
+
+// Open at once in sequences that are enumerated.
+inline constexpr int kLiveEnumerated = 3;
+
+// The longest sequences that `depth` operations give, each once; numbered from 0.
+[[nodiscard]] std::size_t count_longest(const OperationSpace& space, int depth);
+void each_longest(const OperationSpace& space, int depth, std::size_t first, std::size_t count,
+                  const std::function<void(const Operations&)>& visit);
+
 struct Unit {
   const Assignment* assignment;
-  std::vector<int> path;  // the prefixes that it visits begin so; empty: there are none
+  std::vector<int> path;  // the prefixes that it visits begin so
   bool last;              // of its assignment
+  std::size_t first = 0;  // of the sequences of operations that it runs
+  std::size_t count = 0;
 };
 
 // At least one, so that an assignment without prefixes is reported like every other.
-[[nodiscard]] std::vector<Unit> cut(const Assignment& assignment);
+[[nodiscard]] std::vector<Unit> cut(const Assignment& assignment, OperationChoice::Kind operations);
 
 }  // namespace kvcheck

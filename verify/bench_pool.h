@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -19,15 +20,16 @@ class BenchPool {
   BenchPool(const EngineFactory& factory, std::uint64_t seed) : factory_(factory), seed_(seed) {}
 
   // From any thread.
-  [[nodiscard]] std::unique_ptr<Bench> take(const ModelData& model, ScalarKind scalar,
-                                            Arithmetic arithmetic);
+  [[nodiscard]] std::unique_ptr<Bench> take(const ModelData& model, const EngineSetup& setup);
   // Not after the engine has failed: then let it go.
   void give_back(std::unique_ptr<Bench> bench);
   // Once a model is done with: large ones do not pile up.
   void forget(const ModelData& model);
 
  private:
-  using Key = std::tuple<const ModelData*, ScalarKind, Arithmetic>;
+  using Key = std::tuple<const ModelData*, ScalarKind, Arithmetic, std::string>;
+
+  [[nodiscard]] static Key key(const ModelData& model, const EngineSetup& setup);
 
   const EngineFactory& factory_;
   const std::uint64_t seed_;

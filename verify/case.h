@@ -2,19 +2,26 @@
 // A case: everything that is needed to run one comparison again, and what came of it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "engine/cache_kind.h"
 #include "engine/scalar.h"
 #include "verify/compare.h"
 #include "verify/counts.h"
+#include "verify/operation_coverage.h"
+#include "verify/operations.h"
 #include "verify/schedules.h"
 #include "verify/tolerance.h"
 #include "verify/verdict.h"
 
 namespace kvcheck {
+
+inline constexpr std::string_view kOperationsCheck = "operations";
 
 struct Case {
   std::string check;       // id of the check, see checks.h
@@ -23,7 +30,7 @@ struct Case {
   std::string engine = "builtin";
   ScalarKind scalar = ScalarKind::f32;
   Arithmetic arithmetic = Arithmetic::matrix;
-  std::string cache_kind = "flat";
+  CacheKind cache_kind = {};
   Policy policy = Exact{};
   std::uint64_t seed = 1;  // of the run: signs of the noise floor's perturbations
   // True: every prefix was computed side by side with its siblings, those that differ in the last
@@ -31,9 +38,26 @@ struct Case {
   // on it.
   bool siblings = false;
   std::vector<int> tokens;
-  Schedule schedule;  // empty: the cached path was not run (only the oracle's causality)
+  Schedule schedule;           // empty: the cached path was not run (only the oracle's causality)
+  Operations operations = {};  // instead of tokens and a schedule, for the check of that name
 
   bool operator==(const Case&) const = default;
+};
+
+// What fewer bits lose: cached rows against an oracle that rounds nothing.
+struct Loss {
+  std::int64_t rows = 0;
+  std::int64_t same_choice = 0;   // rows whose largest logit is the same token's
+  double max_abs_difference = 0;  // of logits
+  double max_divergence = 0;      // Kullback-Leibler, of the unrounded distribution, in nats
+
+  Loss& operator+=(const Loss& other) {
+    rows += other.rows;
+    same_choice += other.same_choice;
+    max_abs_difference = std::max(max_abs_difference, other.max_abs_difference);
+    max_divergence = std::max(max_divergence, other.max_divergence);
+    return *this;
+  }
 };
 
 // What a case came to: its worst row.
@@ -45,6 +69,7 @@ struct CaseResult {
   std::optional<NoiseFloor> noise = {};
   std::optional<double> ratio = {};
   std::int64_t rows_compared = 0;
+  std::optional<int> step = {};  // of the operations: where the worst row was fed, or what failed
   std::string note = {};  // one line: what was expected and found where it is not about logits
 };
 
@@ -54,6 +79,7 @@ struct CaseRecord {
   std::int64_t index = 0;
   Case subject;
   CaseResult result;
+  std::optional<std::uint64_t> number = {};  // of a random sequence of operations
   std::string reported_as =
       {};  // the check that ran it, where that is not the case's own: "stored"
 
@@ -69,11 +95,15 @@ struct CheckSummary {
   Arithmetic arithmetic = Arithmetic::matrix;
   ScalarKind scalar = ScalarKind::f32;
   Policy policy = Exact{};
+  CacheKind cache_kind = {};
   Counts counts = {};
   std::optional<CaseRecord> worst_difference = {};  // case with the largest absolute difference
   std::optional<double> worst_ratio = {};           // over all cases that have one
   Verdict verdict = Verdict::gave_up;
   double seconds = 0;
+  std::optional<OperationCoverage> coverage = {};  // of the operations that were run
+  std::vector<std::string> not_covered = {};       // what the operations could have reached
+  std::optional<Loss> loss = {};                   // of a cache of fewer bits
 };
 
 }  // namespace kvcheck

@@ -23,10 +23,19 @@ namespace {
 
 constexpr std::string_view kVersion = "kv1:";
 
+// A case is one of prefixes or one of operations, and has the fields of its kind only.
+enum class For { both, prefixes, operations };
+
 struct Field {
   std::string_view key;
   std::string (*write)(const Case&);
   void (*read)(std::string_view text, std::string_view where, Case&);
+  For cases = For::both;
+
+  [[nodiscard]] bool belongs_to(const Case& subject) const {
+    const bool operations = subject.check == kOperationsCheck;
+    return cases == For::both || (cases == For::operations) == operations;
+  }
 };
 
 template <typename Number>
@@ -85,10 +94,9 @@ constexpr std::array kFields{
         [](std::string_view t, std::string_view where, Case& c) {
           c.arithmetic = parse_name(t, where, "arithmetic", {Arithmetic::row, Arithmetic::matrix});
         }},
-    Field{"cache", [](const Case& c) { return c.cache_kind; },
+    Field{"cache", [](const Case& c) { return name(c.cache_kind); },
           [](std::string_view t, std::string_view where, Case& c) {
-            only("cache kind", "flat", t, where);
-            c.cache_kind = t;
+            c.cache_kind = cache_kind(t, where);
           }},
     Field{"policy", [](const Case& c) { return to_text(c.policy); },
           [](std::string_view t, std::string_view where, Case& c) {
@@ -102,20 +110,28 @@ constexpr std::array kFields{
           [](std::string_view t, std::string_view where, Case& c) {
             if (t != "alone") only("computed", "siblings", t, where);
             c.siblings = t == "siblings";
-          }},
+          },
+          For::prefixes},
     Field{"tokens", [](const Case& c) { return fmt::format("{}", fmt::join(c.tokens, ".")); },
           [](std::string_view t, std::string_view where, Case& c) {
             c.tokens = parse_tokens(t, where);
-          }},
+          },
+          For::prefixes},
     Field{"schedule", [](const Case& c) { return to_text(c.schedule); },
           [](std::string_view t, std::string_view where, Case& c) {
             c.schedule = t.empty() ? Schedule{} : parse_schedule(t, where);
-          }},
+          },
+          For::prefixes},
+    Field{"operations", [](const Case& c) { return to_text(c.operations); },
+          [](std::string_view t, std::string_view where, Case& c) {
+            c.operations = parse_operations(t, where);
+          },
+          For::operations},
 };
 
 bool plain(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-         std::string_view("._+:/-").find(c) != std::string_view::npos;
+         std::string_view("._+:/@-").find(c) != std::string_view::npos;
 }
 
 std::string encode(std::string_view text) {
@@ -171,13 +187,15 @@ Case read_fields(const std::map<std::string, std::string, std::less<>>& values,
                  std::string_view where) {
   Case subject;
   for (const Field& field : kFields) {
+    if (!field.belongs_to(subject)) continue;  // the check is read first
     const auto found = values.find(field.key);
     if (found == values.end()) throw bad_input({where, "missing field", field.key, "nothing"});
     field.read(found->second, where, subject);
   }
   for (const auto& value : values) {
-    const bool known = std::any_of(kFields.begin(), kFields.end(),
-                                   [&](const Field& field) { return field.key == value.first; });
+    const bool known = std::any_of(kFields.begin(), kFields.end(), [&](const Field& field) {
+      return field.key == value.first && field.belongs_to(subject);
+    });
     if (!known) throw bad_input({where, "unknown field", "a field of a case", value.first});
   }
   require_feeds(subject, where);
@@ -189,6 +207,7 @@ Case read_fields(const std::map<std::string, std::string, std::less<>>& values,
 std::string to_token(const Case& subject) {
   std::string token(kVersion);
   for (const Field& field : kFields) {
+    if (!field.belongs_to(subject)) continue;
     if (token.size() > kVersion.size()) token += ',';
     token += fmt::format("{}={}", field.key, encode(field.write(subject)));
   }
@@ -219,8 +238,10 @@ Case parse_token(std::string_view token, std::string_view where) {
 
 std::string to_json(const Case& subject) {
   nlohmann::ordered_json object{{"version", 1}};
-  for (const Field& field : kFields)
+  for (const Field& field : kFields) {
+    if (!field.belongs_to(subject)) continue;
     object[std::string(field.key)] = json_text(field.write(subject));
+  }
   return object.dump(2) + "\n";
 }
 

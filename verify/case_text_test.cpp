@@ -201,7 +201,10 @@ constexpr Wrong kWrongTokens[] = {
     {"engine=builtin", "engine=exec:sh", "engine, expected builtin, got exec:sh"},
     {"scalar=f64", "scalar=f16", "scalar, expected f32 or f64, got f16"},
     {"arithmetic=row", "arithmetic=col", "arithmetic, expected row or matrix, got col"},
-    {"cache=flat", "cache=ring", "cache kind, expected flat, got ring"},
+    {"cache=flat", "cache=heap",
+     "unknown cache kind, expected flat, growing, ring, paged[:B], padded-left, padded-right, "
+     "bf16, "
+     "f16 or int8, got \"heap\""},
     {"abs:1e-05", "abs:-1", "limit, expected a finite number that is not negative, got -1"},
     {"abs:1e-05", "ulp", "policy, expected exact, abs:X or noise[:LIMIT], got ulp"},
     {"seed=1", "seed=x1", "seed, expected a whole number, got x18446744073709551615"},

@@ -18,6 +18,9 @@ bool over(const Subject& subject) {
   return subject.source == source;
 }
 
+// Not a walk over prefixes.
+bool nowhere(const Subject&) { return false; }
+
 bool over_largest(const Subject& subject) { return subject.largest; }
 
 bool in_row_arithmetic(const Subject& subject) {
@@ -72,6 +75,8 @@ constexpr std::array kChecks{
     Check{"accounting",
           "rows, positions and bytes count what was fed; a roll back and a refusal leave the rest",
           Group::schedules, probe_accounting, over_largest, in_force, std::nullopt, Feeds::any},
+    Check{"operations", "after any operations every row is the oracle's, and nothing else changed",
+          Group::operations, nullptr, nowhere, in_force, std::nullopt, Feeds::none},
 };
 
 }  // namespace

@@ -20,7 +20,7 @@ enum class Source {
 };
 
 // Which option a check belongs to: naming one option runs only its checks.
-enum class Group { prefixes, schedules };
+enum class Group { prefixes, schedules, operations };
 
 // What a check is asked to look at: a model with a source of prefixes in one arithmetic.
 struct Subject {

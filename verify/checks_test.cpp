@@ -84,6 +84,7 @@ TEST(Checks, an_unknown_one_is_an_error_that_lists_them) {
   EXPECT_EQ(error_of([] { (void)find_check("speed", "case"); }),
             "case: unknown check, expected one of corpus-prefixes, all-prefixes, random-prefixes, "
             "file-prefixes, exact, contract, noise, causality, golden, schedules, accounting, "
+            "operations, "
             "got speed");
 }
 

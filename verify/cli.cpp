@@ -76,6 +76,13 @@ void define_verify(CLI::App& app, VerifyArguments& to, std::optional<std::uint64
   verify.add_option("--schedules", to.schedules,
                     "decode, single or all (default: all cuts up to 6 tokens, else decode and "
                     "single)");
+  verify.add_option("--operations", to.operations,
+                    "random:N, exhaustive:D, or none (default: random:16)");
+  verify
+      .add_option("--cache-kind", to.cache_kind,
+                  "all (operations on every kind, the rest on flat), flat, growing, ring, "
+                  "paged[:B], padded-left, padded-right, bf16, f16 or int8")
+      ->capture_default_str();
   verify.add_option("--arithmetic", to.arithmetic, "both, row or matrix")->capture_default_str();
   verify.add_option("--scalar", to.scalar, "f32 or f64")->capture_default_str();
   verify.add_option("--tolerance", to.tolerance,

@@ -26,6 +26,8 @@ struct VerifyArguments {
   std::string model;  // empty: the default set
   std::string prefixes;
   std::string schedules;
+  std::string operations;
+  std::string cache_kind = "all";
   std::string arithmetic = "both";
   std::string scalar = "f32";
   std::string tolerance;

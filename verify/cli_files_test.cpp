@@ -47,8 +47,8 @@ TEST(CliFiles, have_a_folder_of_their_own_and_a_link_to_the_latest) {
   EXPECT_NE(commands_in(first.out, "files: ").front().substr(7), said);
   const fs::path runs = kvcheck / "kvcheck-runs";
   EXPECT_EQ(runs / fs::read_symlink(runs / "latest"), kvcheck / said);
-  EXPECT_THAT(files_in(kvcheck / said),
-              ElementsAre("junit.xml", "manifest.json", "prefixes.csv", "summary.json"));
+  EXPECT_THAT(files_in(kvcheck / said), ElementsAre("junit.xml", "manifest.json", "operations.csv",
+                                                    "prefixes.csv", "summary.json"));
 }
 
 TEST(CliFiles, say_what_was_run) {
@@ -250,7 +250,8 @@ TEST(CliFiles, are_complete_after_an_interruption) {
     EXPECT_TRUE(summary.interrupted);
     EXPECT_GT(summary.compared.cases, 0);
     EXPECT_THAT(files_in(kvcheck / "run"),
-                ElementsAre("junit.xml", "manifest.json", "prefixes.csv", "summary.json"));
+                ElementsAre("junit.xml", "manifest.json", "operations.csv", "prefixes.csv",
+                            "summary.json"));
   }
 }
 

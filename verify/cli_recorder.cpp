@@ -3,6 +3,7 @@
 #include "verify/cli_recorder.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -40,17 +41,23 @@ std::string failure_json(const CaseRecord& record) {
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-std::string what_happened(const CaseResult& result) {
+std::string what_happened(const Case& subject, const CaseResult& result) {
   std::string text;
-  if (result.row) text = fmt::format("largest difference {:.4g}", result.row->max_abs_difference);
+  const auto step = static_cast<std::size_t>(result.step.value_or(0));
+  if (result.step && step < subject.operations.size()) {
+    text = fmt::format("operation {}, {}: ", step + 1, to_text(subject.operations[step]));
+  }
+  if (result.row) text += fmt::format("largest difference {:.4g}", result.row->max_abs_difference);
   if (result.ratio) text += fmt::format(", {:.3g} times the noise floor", *result.ratio);
   if (!result.note.empty()) text += (text.empty() ? "" : "; ") + result.note;
   return text;
 }
 
 std::string check_of(const CaseRecord& record) {
-  return fmt::format("{} on {} ({})", record.check(), path_text(record.subject.model),
-                     name(record.subject.arithmetic));
+  const bool flat = record.subject.cache_kind == CacheKind{};
+  return fmt::format("{} on {} ({}{})", record.check(), path_text(record.subject.model),
+                     name(record.subject.arithmetic),
+                     flat ? "" : fmt::format(", {}", name(record.subject.cache_kind)));
 }
 
 // A random sequence that a case belongs to.
@@ -83,6 +90,21 @@ void Recorder::on_failure(const CaseRecord& record) {
   if (store_ && record.result.verdict == Verdict::diverge) keep(record.subject);
 }
 
+void Recorder::on_smaller(const CaseRecord& record, const SmallerCase& smaller) {
+  std::string text =
+      fmt::format("smallest: {} of {} operations{}, after {} tries: {}\n  {}\n  {}\n",
+                  smaller.subject.operations.size(), record.subject.operations.size(),
+                  smaller.complete ? "" : " (the budget was spent)", smaller.tries,
+                  to_text(smaller.subject.operations),
+                  what_happened(smaller.subject, smaller.result), repro_line(smaller.subject));
+  if (!smaller.indifferent.empty()) {
+    text += fmt::format("  fails as well with another {}\n",
+                        fmt::join(smaller.indifferent, ", another "));
+  }
+  progress_.say(text);
+  if (store_ && smaller.result.verdict == Verdict::diverge) keep(smaller.subject);
+}
+
 void Recorder::on_record(const CaseRecord& record) {
   writer_.add_row(record, repro_line(record.subject));
   if (record.result.verdict == Verdict::agree) return;
@@ -112,11 +134,13 @@ void Recorder::keep(const Case& subject) {
 }
 
 std::string Recorder::failure_text(const CaseRecord& record) const {
-  const std::optional<Numbered> of = number_of(record, runs_);
+  std::optional<Numbered> of = number_of(record, runs_);
+  if (record.number) of = Numbered{record.subject.seed, *record.number};
   std::string text = fmt::format("{}: {}", name(record.result.verdict), check_of(record));
   if (of) text += fmt::format(" (seed {}, index {})", of->seed, of->number);
-  text += fmt::format("\n  {}\n  {}\n", what_happened(record.result), repro_line(record.subject));
-  if (of) text += fmt::format("  {}\n", rerun_line(arguments_, record.subject.model, of->number));
+  text += fmt::format("\n  {}\n  {}\n", what_happened(record.subject, record.result),
+                      repro_line(record.subject));
+  if (of) text += fmt::format("  {}\n", rerun_line(arguments_, record.subject, of->number));
   return text;
 }
 

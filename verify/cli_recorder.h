@@ -23,6 +23,7 @@ class Recorder final : public RunListener {
 
   void on_start(std::size_t checks) override { progress_.start(checks); }
   void on_failure(const CaseRecord& record) override;
+  void on_smaller(const CaseRecord& record, const SmallerCase& smaller) override;
   void on_record(const CaseRecord& record) override;
   void on_check(const CheckSummary& summary) override { progress_.check(summary.model); }
 

@@ -303,8 +303,8 @@ TEST(CliRepro, refuses_a_token_with_a_bad_field) {
   EXPECT_EQ(failure.with({"kv1:", "kv2:"}), "token: token version, expected kv1:, got kv2:");
   EXPECT_EQ(failure.with({"check=random-prefixes", "check=nope"}),
             "token: unknown check, expected one of corpus-prefixes, all-prefixes, random-prefixes, "
-            "file-prefixes, exact, contract, noise, causality, golden, schedules, accounting, got "
-            "nope");
+            "file-prefixes, exact, contract, noise, causality, golden, schedules, accounting, "
+            "operations, got nope");
   EXPECT_EQ(failure.with({"engine=builtin", "engine=exec:sh"}),
             "token: engine, expected builtin, got exec:sh");
   EXPECT_EQ(failure.with({"policy=abs:0", "policy=abs:nan"}),

@@ -5,16 +5,34 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <charconv>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "engine/echo.h"
 #include "engine/error.h"
+#include "engine/random.h"
+#include "properties/operations_gen.h"
 #include "verify/stored.h"
 
 namespace kvcheck {
 namespace {
+
+// Random sequences of operations for each model, kind of cache and arithmetic.
+constexpr int kRandomOperations = 16;
+// Deeper ones are too many on any model.
+constexpr int kDepthMax = 8;
+
+int whole_number(std::string_view text, IntRange range, std::string_view where) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size() || number < range.low ||
+      number > range.high) {
+    throw bad_input({where, "number", fmt::format("{} to {}", range.low, range.high), text});
+  }
+  return number;
+}
 
 struct NumberedModel {
   std::string name;
@@ -59,12 +77,49 @@ PrefixChoice prefix_choice(const VerifyArguments& arguments) {
 
 }  // namespace
 
+OperationChoice operation_choice(const VerifyArguments& arguments) {
+  constexpr std::string_view kRandom = "random:";
+  constexpr std::string_view kExhaustive = "exhaustive:";
+  constexpr std::string_view kOption = "--operations";
+  OperationChoice choice;
+  choice.draw = random_operations;
+  choice.caches = cache_kinds();
+  if (arguments.cache_kind != "all") {
+    choice.caches = {cache_kind(arguments.cache_kind, "--cache-kind")};
+  }
+  // An index is that of a random prefix unless operations are asked for.
+  if (arguments.index && arguments.operations.empty()) return choice;
+  const std::string_view text = arguments.operations;
+  if (text == "none") return choice;
+  choice.kind = OperationChoice::Kind::random;
+  choice.count = kRandomOperations;
+  if (text.starts_with(kExhaustive)) {
+    choice.kind = OperationChoice::Kind::exhaustive;
+    choice.depth = whole_number(text.substr(kExhaustive.size()), {1, kDepthMax}, kOption);
+  } else if (text.starts_with(kRandom)) {
+    choice.count = whole_number(text.substr(kRandom.size()), {1, kRandomSequencesMax}, kOption);
+  } else if (!text.empty()) {
+    throw bad_input({kOption, "bad value", "random:N, exhaustive:D or none", text});
+  }
+  if (!arguments.index) return choice;
+  if (choice.kind != OperationChoice::Kind::random) {
+    throw bad_input({"--index", "operations that are not random", "--operations random:N", text});
+  }
+  choice.first = *arguments.index;
+  choice.count = 1;
+  return choice;
+}
+
 Runs load_runs(const VerifyArguments& arguments, const SuiteOptions& options,
                const std::atomic<bool>& stop) {
   Runs to;
-  const PrefixChoice choice = prefix_choice(arguments);
+  const bool operations = options.operations.kind != OperationChoice::Kind::none;
+  PrefixChoice choice = prefix_choice(arguments);
+  VerifyArguments numbered = arguments;
+  // The index is that of a sequence of operations: it says nothing of prefixes.
+  if (operations && arguments.index) numbered.index.reset();
   const bool stored = !arguments.no_stored && !arguments.index;
-  for (const auto& [name, range] : numbered_models(arguments, choice.random)) {
+  for (const auto& [name, range] : numbered_models(numbered, choice.random)) {
     const ModelData& model = to.models.emplace_back(load_model(name));
     std::vector<SourceOfPrefixes> sources = sources_of(model, choice, range);
     if (options.schedules) {
@@ -79,8 +134,15 @@ Runs load_runs(const VerifyArguments& arguments, const SuiteOptions& options,
   return to;
 }
 
-std::string rerun_line(const VerifyArguments& arguments, const std::string& model,
-                       std::uint64_t number) {
+std::string rerun_line(const VerifyArguments& given, const Case& subject, std::uint64_t number) {
+  VerifyArguments arguments = given;
+  if (!subject.operations.empty()) {
+    arguments.operations = "random:1";
+    arguments.cache_kind = name(subject.cache_kind);
+    arguments.arithmetic = name(subject.arithmetic);
+    arguments.prefixes.clear();
+    arguments.schedules.clear();
+  }
   const VerifyArguments defaults;
   struct Option {
     std::string_view name;
@@ -88,11 +150,13 @@ std::string rerun_line(const VerifyArguments& arguments, const std::string& mode
   };
   constexpr std::array kOptions{Option{"--prefixes", &VerifyArguments::prefixes},
                                 Option{"--schedules", &VerifyArguments::schedules},
+                                Option{"--operations", &VerifyArguments::operations},
+                                Option{"--cache-kind", &VerifyArguments::cache_kind},
                                 Option{"--arithmetic", &VerifyArguments::arithmetic},
                                 Option{"--scalar", &VerifyArguments::scalar},
                                 Option{"--tolerance", &VerifyArguments::tolerance}};
-  std::string line = fmt::format("kvcheck verify {} --seed {} --index {}", shell_word(model),
-                                 arguments.seed, number);
+  std::string line = fmt::format("kvcheck verify {} --seed {} --index {}",
+                                 shell_word(subject.model), arguments.seed, number);
   for (const auto& [option, value] : kOptions) {
     if (arguments.*value == defaults.*value) continue;
     line += fmt::format(" {} {}", option, shell_word(arguments.*value));

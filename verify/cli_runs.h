@@ -26,8 +26,11 @@ struct Runs {
 [[nodiscard]] Runs load_runs(const VerifyArguments& arguments, const SuiteOptions& options,
                              const std::atomic<bool>& stop);
 
+// What --operations and --cache-kind ask for. Throws Error for anything else.
+[[nodiscard]] OperationChoice operation_choice(const VerifyArguments& arguments);
+
 // The command that runs one random sequence of one model alone, as `arguments` ran it among others.
-[[nodiscard]] std::string rerun_line(const VerifyArguments& arguments, const std::string& model,
+[[nodiscard]] std::string rerun_line(const VerifyArguments& arguments, const Case& subject,
                                      std::uint64_t number);
 
 }  // namespace kvcheck

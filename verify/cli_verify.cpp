@@ -21,6 +21,7 @@
 #include "engine/generated.h"
 #include "reports/check_table.h"
 #include "reports/merge.h"
+#include "reports/operations_text.h"
 #include "reports/run_folder.h"
 #include "reports/run_writer.h"
 #include "verify/cli.h"
@@ -100,8 +101,14 @@ SuiteOptions suite_options(const VerifyArguments& arguments) {
   const unsigned cores = std::thread::hardware_concurrency();
   options.jobs = arguments.jobs.value_or(cores > 0 ? static_cast<int>(cores) : 1);
   // Naming one kind of option runs only the checks that it belongs to.
-  options.prefixes = arguments.schedules.empty() || !arguments.prefixes.empty();
-  options.schedules = arguments.prefixes.empty() || !arguments.schedules.empty();
+  const bool some = !arguments.prefixes.empty() || !arguments.schedules.empty() ||
+                    (!arguments.operations.empty() && arguments.operations != "none");
+  options.prefixes = !some || !arguments.prefixes.empty();
+  options.schedules = !some || !arguments.schedules.empty();
+  if (arguments.cache_kind != "all") {
+    options.cache = cache_kind(arguments.cache_kind, "--cache-kind");
+  }
+  if (!some || !arguments.operations.empty()) options.operations = operation_choice(arguments);
   return options;
 }
 
@@ -144,11 +151,18 @@ const ModelData* find_model(const Runs& runs, const std::string& name) {
 std::vector<TableRow> table_rows(const RunResult& result, const Runs& runs) {
   std::vector<TableRow> rows;
   std::vector<CheckSummary> generated;
+  std::vector<CheckSummary> operations;
   const bool many = runs.models.size() > 2;
   for (const CheckSummary& summary : result.checks) {
-    if (many && is_generated_name(summary.model) && summary.verdict == Verdict::agree) {
-      generated.push_back(summary);
-      continue;
+    if (many && summary.verdict == Verdict::agree) {
+      if (summary.coverage) {
+        operations.push_back(summary);
+        continue;
+      }
+      if (is_generated_name(summary.model)) {
+        generated.push_back(summary);
+        continue;
+      }
     }
     const ModelData* model = find_model(runs, summary.model);
     rows.push_back(table_row(summary, model ? std::span<const std::string>(model->words)
@@ -157,6 +171,13 @@ std::vector<TableRow> table_rows(const RunResult& result, const Runs& runs) {
   std::size_t count = 0;
   for (const ModelData& model : runs.models) count += is_generated_name(model.name) ? 1 : 0;
   for (const CheckSummary& merged : merge_by_check(generated, fmt::format("{} generated", count))) {
+    rows.push_back(table_row(merged, {}));
+  }
+  for (CheckSummary& merged : merge_by_check(operations, "")) {
+    const auto models = std::ranges::count_if(
+        operations, [&](const CheckSummary& part) { return same_check(part, merged); });
+    merged.model =
+        models == 1 ? merged.worst_difference->subject.model : fmt::format("{} models", models);
     rows.push_back(table_row(merged, {}));
   }
   return rows;
@@ -211,8 +232,8 @@ int run_verify(const VerifyArguments& arguments, const std::vector<std::string>&
   writer.finish(summary);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   print(check_table(table_rows(result, runs)) + published(result, runs) +
-        recorder.first_failures() + fmt::format("files: {}\n", path_text(folder)) +
-        last_line(result, summary, seconds));
+        coverage_text(result.checks) + loss_text(result.checks) + recorder.first_failures() +
+        fmt::format("files: {}\n", path_text(folder)) + last_line(result, summary, seconds));
   const int code = exit_code(result.verdict);
   return code == kExitAgree && result.interrupted ? kExitGaveUp : code;
 }

@@ -17,6 +17,7 @@ struct Counts {
   std::int64_t widened = 0;    // decided in float64
   std::int64_t flaky = 0;
   std::int64_t crashed = 0;
+  std::int64_t refused = 0;  // operations that the engine declined, as it may
 
   constexpr Counts& operator+=(const Counts& other) {
     cases += other.cases;
@@ -28,6 +29,7 @@ struct Counts {
     widened += other.widened;
     flaky += other.flaky;
     crashed += other.crashed;
+    refused += other.refused;
     return *this;
   }
   bool operator==(const Counts&) const = default;

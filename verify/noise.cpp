@@ -7,6 +7,7 @@
 
 #include "engine/logged.h"
 #include "engine/random.h"
+#include "engine/round_site.h"
 #include "engine/uncached.h"
 
 namespace kvcheck {
@@ -32,8 +33,9 @@ class Meter final : public NoiseMeter {
  public:
   using Wide = Wider<T>;
 
-  Meter(const Model<float>& model, Arithmetic arithmetic)
-      : model_(cast<T>(model)),
+  Meter(const Model<float>& model, Arithmetic arithmetic, RowFormat format)
+      : format_(format),
+        model_(cast<T>(model)),
         wide_model_(cast<Wide>(model)),
         absolute_output_(wide_model_.output.cwiseAbs()),
         oracles_(model_, ops_for<T>(arithmetic)),
@@ -70,11 +72,13 @@ class Meter final : public NoiseMeter {
     out.assign(static_cast<std::size_t>(uncached.rows()), {});
     const Observer<Wide> largest = [&](const SiteTensor<Wide>& tensor) {
       if (tensor.site == Site::final_norm) largest_terms(tensor);
+      if (format_ != RowFormat::native) round_site<T>(tensor, format_);
     };
     widen(logits(wide_oracles_, &largest), uncached, out);
     for (int k = 0; k < kPerturbedOracles; ++k) {
       const Observer<T> perturb = [&](const SiteTensor<T>& tensor) {
         if (tensor.site == Site::embedding) move_by_epsilon(tensor, signs, k);
+        if (format_ != RowFormat::native) round_either_way(tensor, signs, k);
       };
       widen(logits(oracles_, &perturb), uncached, out);
     }
@@ -116,6 +120,19 @@ class Meter final : public NoiseMeter {
     }
   }
 
+  void round_either_way(const SiteTensor<T>& tensor, Signs signs, int k) const {
+    const auto site = static_cast<std::uint64_t>(tensor.site == Site::key ? 0 : 1);
+    const std::uint64_t stream = mix(signs.seed + static_cast<std::uint64_t>(k)) +
+                                 2 * static_cast<std::uint64_t>(tensor.layer) + site;
+    round_site<T>(tensor, format_, [&](int row, int column) {
+      const auto counter = static_cast<std::uint64_t>(row / signs.sequences) *
+                               static_cast<std::uint64_t>(tensor.columns) +
+                           static_cast<std::uint64_t>(column);
+      const double share = kTieShare * kEpsilon;
+      return static_cast<T>((hash(signs.seed, stream, counter) & 1U) != 0 ? share : -share);
+    });
+  }
+
   // Raises the floors to the largest difference of each row; a NaN makes a floor NaN, which judges
   // nothing.
   template <typename U>
@@ -131,6 +148,7 @@ class Meter final : public NoiseMeter {
     }
   }
 
+  const RowFormat format_;
   const Model<T> model_;
   const Model<Wide> wide_model_;
   const Matrix<Wide> absolute_output_;  // [width, vocabulary]
@@ -144,9 +162,9 @@ class Meter final : public NoiseMeter {
 }  // namespace
 
 std::unique_ptr<NoiseMeter> make_noise_meter(const Model<float>& model, ScalarKind scalar,
-                                             Arithmetic arithmetic) {
-  if (scalar == ScalarKind::f32) return std::make_unique<Meter<float>>(model, arithmetic);
-  return std::make_unique<Meter<double>>(model, arithmetic);
+                                             Arithmetic arithmetic, RowFormat format) {
+  if (scalar == ScalarKind::f32) return std::make_unique<Meter<float>>(model, arithmetic, format);
+  return std::make_unique<Meter<double>>(model, arithmetic, format);
 }
 
 }  // namespace kvcheck

@@ -11,6 +11,7 @@
 #include "engine/logged.h"
 #include "engine/model.h"
 #include "engine/port.h"
+#include "engine/row_format.h"
 #include "verify/tolerance.h"
 
 namespace kvcheck {
@@ -23,6 +24,12 @@ inline constexpr int kPerturbedOracles = 4;
 // epsilon x the largest over the logits of sum |x_i w_ij| of the output product, where u_wide is
 // computed in the next wider scalar and u_k from an embedding output of which every entry is
 // multiplied by 1 + or - epsilon.
+// Where rows are stored in fewer bits, all of these oracles round theirs, the perturbed ones after
+// moving every key and value by kTieShare of the largest of its row: whatever lies so close to the
+// middle of two stored values that rounding may send it either way is sent both ways. No log of
+// dropped rows can be asked for then.
+inline constexpr double kTieShare = 64;  // epsilons
+
 class NoiseMeter {
  public:
   virtual ~NoiseMeter() = default;
@@ -37,7 +44,7 @@ class NoiseMeter {
 };
 
 [[nodiscard]] std::unique_ptr<NoiseMeter> make_noise_meter(const Model<float>& model,
-                                                           ScalarKind scalar,
-                                                           Arithmetic arithmetic);
+                                                           ScalarKind scalar, Arithmetic arithmetic,
+                                                           RowFormat format = RowFormat::native);
 
 }  // namespace kvcheck

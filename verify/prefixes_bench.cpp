@@ -16,7 +16,7 @@ constexpr std::string_view kModel = "chapter8";
 void all_prefixes(benchmark::State& state, Arithmetic arithmetic) {
   const ModelData model = load_model(kModel);
   const PrefixTree tree = PrefixTree::all(model.weights.config);
-  Bench bench = make_bench(model, ScalarKind::f32, arithmetic, 1, builtin_engine);
+  Bench bench = make_bench(model, {ScalarKind::f32, arithmetic}, 1, builtin_engine);
   bench.noise = nullptr;
   const Policy policy = default_policy(model, arithmetic);
   for (auto _ : state) {

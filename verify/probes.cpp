@@ -80,16 +80,6 @@ std::vector<int> first_prefix(const Probe& probe) {
   return children.empty() ? std::vector<int>{} : std::vector<int>{children.front().token};
 }
 
-// An engine that does not start has failed, whatever it throws.
-std::unique_ptr<Engine> start(const EngineFactory& factory, const ModelData& model,
-                              ScalarKind scalar, Arithmetic arithmetic) {
-  try {
-    return factory(model, scalar, arithmetic);
-  } catch (const std::runtime_error& error) {
-    throw EngineError(error.what());
-  }
-}
-
 }  // namespace
 
 MeasuredRow measure_row(Bench& bench, PrefixWalk& walk, int n, std::span<const double> row) {
@@ -133,19 +123,29 @@ void walk_prefixes(PrefixWalk& walk, const Probe& probe, const ProbeVisitor& vis
   }
 }
 
-std::unique_ptr<Engine> builtin_engine(const ModelData& model, ScalarKind scalar,
-                                       Arithmetic arithmetic) {
-  return make_builtin(model.weights, scalar, arithmetic);
+std::unique_ptr<Engine> builtin_engine(const ModelData& model, const EngineSetup& setup) {
+  return make_builtin(model.weights, setup.scalar, setup.arithmetic, setup.cache);
 }
 
-Bench make_bench(const ModelData& model, ScalarKind scalar, Arithmetic arithmetic,
-                 std::uint64_t seed, const EngineFactory& factory) {
-  return {.model = model,
-          .scalar = scalar,
-          .arithmetic = arithmetic,
-          .seed = seed,
-          .engine = start(factory, model, scalar, arithmetic),
-          .noise = make_noise_meter(model.weights, scalar, arithmetic)};
+std::unique_ptr<Engine> start_engine(const EngineFactory& factory, const ModelData& model,
+                                     const EngineSetup& setup) {
+  try {
+    return factory(model, setup);
+  } catch (const std::runtime_error& error) {
+    throw EngineError(error.what());
+  }
+}
+
+Bench make_bench(const ModelData& model, const EngineSetup& setup, std::uint64_t seed,
+                 const EngineFactory& factory) {
+  return {
+      .model = model,
+      .scalar = setup.scalar,
+      .arithmetic = setup.arithmetic,
+      .cache = setup.cache,
+      .seed = seed,
+      .engine = start_engine(factory, model, setup),
+      .noise = make_noise_meter(model.weights, setup.scalar, setup.arithmetic, setup.cache.format)};
 }
 
 void probe_prefixes(Bench& bench, const Probe& probe, const Sink& sink) {

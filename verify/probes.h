@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/cache_kind.h"
 #include "engine/model_file.h"
 #include "engine/port.h"
 #include "verify/measure.h"
@@ -21,11 +22,19 @@
 
 namespace kvcheck {
 
+// What an engine is asked to compute in, and how it keeps its rows.
+struct EngineSetup {
+  ScalarKind scalar;
+  Arithmetic arithmetic;
+  CacheKind cache = {};
+};
+
 // An engine that runs a model, and what is needed to measure it.
 struct Bench {
   const ModelData& model;
   ScalarKind scalar;
   Arithmetic arithmetic;
+  CacheKind cache;
   std::uint64_t seed;  // of the noise floor's perturbations
   std::unique_ptr<Engine> engine;
   std::unique_ptr<NoiseMeter> noise;  // null: no floors
@@ -33,15 +42,18 @@ struct Bench {
   bool keep_rows = false;             // hand the rows themselves to the sink
 };
 
-using EngineFactory =
-    std::function<std::unique_ptr<Engine>(const ModelData&, ScalarKind, Arithmetic)>;
+using EngineFactory = std::function<std::unique_ptr<Engine>(const ModelData&, const EngineSetup&)>;
 
 // The built-in engine.
-[[nodiscard]] std::unique_ptr<Engine> builtin_engine(const ModelData& model, ScalarKind scalar,
-                                                     Arithmetic arithmetic);
+[[nodiscard]] std::unique_ptr<Engine> builtin_engine(const ModelData& model,
+                                                     const EngineSetup& setup);
 // Throws EngineError for an engine that does not start.
-[[nodiscard]] Bench make_bench(const ModelData& model, ScalarKind scalar, Arithmetic arithmetic,
-                               std::uint64_t seed, const EngineFactory& factory);
+[[nodiscard]] Bench make_bench(const ModelData& model, const EngineSetup& setup, std::uint64_t seed,
+                               const EngineFactory& factory);
+// Throws EngineError, whatever the factory throws.
+[[nodiscard]] std::unique_ptr<Engine> start_engine(const EngineFactory& factory,
+                                                   const ModelData& model,
+                                                   const EngineSetup& setup);
 
 // What a probe is to run over.
 struct Probe {

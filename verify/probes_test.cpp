@@ -26,7 +26,7 @@ struct Laboratory {
   explicit Laboratory(ModelData subject, Arithmetic arithmetic = Arithmetic::row,
                       const EngineFactory& factory = builtin_engine)
       : model(std::move(subject)),
-        bench(make_bench(model, ScalarKind::f32, arithmetic, 1, factory)) {}
+        bench(make_bench(model, {ScalarKind::f32, arithmetic}, 1, factory)) {}
 
   std::vector<Copied> run(ProbeFunction function, const Probe& probe) {
     std::vector<Copied> found;
@@ -74,7 +74,7 @@ TEST(ProbePrefixes, compares_the_cached_row_with_the_oracles) {
     ASSERT_FALSE(found.empty());
     const MeasuredRow& row = found.back().rows.at(0);
     Logits expected;
-    builtin_engine(lab.model, ScalarKind::f32, Arithmetic::row)
+    builtin_engine(lab.model, {ScalarKind::f32, Arithmetic::row})
         ->full({found.back().tokens, 1}, Rows::last, expected);
     EXPECT_EQ(row.uncached, expected.values);
     EXPECT_NEAR(row.cached[0], expected.values[0] + 0.5, 1e-6);
@@ -180,7 +180,7 @@ TEST(ProbeCausality, too_few_rows_are_a_failure_of_the_engine) {
 // The small model with the logits of its own oracle, off by `by` at the prefix [1, 2].
 ModelData with_golden(double by) {
   ModelData model = small_model();
-  const auto engine = builtin_engine(model, ScalarKind::f64, Arithmetic::row);
+  const auto engine = builtin_engine(model, {ScalarKind::f64, Arithmetic::row});
   std::vector<double> values;
   std::vector<std::vector<int>> level{{}};
   for (int n = 1; n <= model.weights.config.context; ++n) {

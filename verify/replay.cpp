@@ -6,9 +6,11 @@
 
 #include <numeric>
 
+#include "engine/builtin.h"
 #include "engine/echo.h"
 #include "engine/error.h"
 #include "verify/checks.h"
+#include "verify/operation_run.h"
 
 namespace kvcheck {
 namespace {
@@ -36,13 +38,40 @@ Replayed run_on(Bench& bench, const Case& subject) {
   return replayed;
 }
 
+Replayed run_operations(const Case& subject, const ModelData& model, ScalarKind scalar,
+                        const EngineFactory& factory) {
+  OperationRunner runner(model, {scalar, subject.arithmetic, subject.cache_kind}, subject.policy,
+                         subject.seed, factory);
+  Replayed replayed{runner.run(subject.operations), {}, scalar};
+  replayed.row = runner.worst();
+  return replayed;
+}
+
 Replayed run_once(const Case& subject, const ModelData& model, ScalarKind scalar,
                   const EngineFactory& factory) {
   try {
-    Bench bench = make_bench(model, scalar, subject.arithmetic, subject.seed, factory);
+    if (!subject.operations.empty()) return run_operations(subject, model, scalar, factory);
+    Bench bench =
+        make_bench(model, {scalar, subject.arithmetic, subject.cache_kind}, subject.seed, factory);
     return run_on(bench, subject);
   } catch (const EngineError& error) {
     return {crashed(error.what()), {}, scalar};
+  }
+}
+
+// Each operation can be asked for where it stands.
+void require_valid_operations(const Case& subject, const ModelData& model, std::string_view where) {
+  const Config& config = model.weights.config;
+  TokenLog log(
+      operation_space(config, subject.cache_kind, builtin_capabilities(config, subject.cache_kind))
+          .limits);
+  for (std::size_t i = 0; i < subject.operations.size(); ++i) {
+    const Operation& operation = subject.operations[i];
+    if (const auto why = log.why_not(operation)) {
+      throw bad_input({where, fmt::format("operation {}, {}", i + 1, to_text(operation)),
+                       "one that is valid there", *why});
+    }
+    log.apply(operation);
   }
 }
 
@@ -56,6 +85,7 @@ void require_same_model(const Case& subject, const ModelData& model, std::string
                      fmt::format("SHA-256 {}...", one_line(subject.model_hash)),
                      fmt::format("{}...", short_hash(model))});
   }
+  if (!subject.operations.empty()) return require_valid_operations(subject, model, where);
   validate_tokens(model.weights.config, subject.tokens, static_cast<int>(subject.tokens.size()),
                   where);
   if (subject.check == "golden" && !model.golden) {

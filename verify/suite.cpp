@@ -26,6 +26,8 @@ struct UnitResult {
   double seconds = 0;          // of the probe, without the floors
   double noise_seconds = 0;    // of the floors
   double others_seconds = 0;   // of judging the same measurements again for other checks
+  OperationCoverage coverage = {};
+  Loss loss = {};
 };
 
 // Adds the time until it goes out of scope.
@@ -60,6 +62,10 @@ class Runner {
     for (const JudgedCheck& judged : assignment.checks) {
       result.tallies.emplace_back(judged.policy, kWorstKept, keep);
     }
+    if (assignment.space) {
+      measure_operations(result);
+      return result;
+    }
     const PrefixTree& tree = assignment.source->tree;
     const std::vector<PrefixTree::Child> first = tree.children(tree.root());
     if (first.empty()) return result;
@@ -83,6 +89,8 @@ class Runner {
       }
       whole_.seconds += part.seconds;
       whole_.noise_seconds += part.noise_seconds;
+      whole_.coverage += part.coverage;
+      whole_.loss += part.loss;
       whole_.unit.last = part.unit.last;
     }
     for (std::size_t i = 0; i < whole_.tallies.size(); ++i) {
@@ -111,17 +119,26 @@ class Runner {
     for (const Case& subject : stored) {
       if (stop_.load()) break;
       const Replayed replayed = run_case(subject, model, factory_);
-      const CaseRecord record{tally.counts().cases, subject, replayed.result, "stored"};
+      const CaseRecord record{.index = tally.counts().cases,
+                              .subject = subject,
+                              .result = replayed.result,
+                              .reported_as = "stored"};
       if (replayed.result.verdict == Verdict::diverge) listener_.on_failure(record);
-      tally.add(subject.tokens, subject.schedule, replayed.result,
-                replayed.result.rows_compared * model.weights.config.vocabulary);
+      const std::int64_t logits = replayed.result.rows_compared * model.weights.config.vocabulary;
+      if (subject.operations.empty()) {
+        tally.add(subject.tokens, subject.schedule, replayed.result, logits);
+      } else {
+        tally.add(subject.operations, std::nullopt, replayed.result, logits);
+      }
       listener_.on_record(record);
     }
     summary.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     add_summary(std::move(summary), tally, [&](const TalliedCase& worst) {
-      return CaseRecord{worst.index, stored[static_cast<std::size_t>(worst.index)], worst.result,
-                        "stored"};
+      return CaseRecord{.index = worst.index,
+                        .subject = stored[static_cast<std::size_t>(worst.index)],
+                        .result = worst.result,
+                        .reported_as = "stored"};
     });
   }
 
@@ -149,10 +166,78 @@ class Runner {
     return path.empty() ? tree.children(tree.root()).front().token : path.front();
   }
 
+  // Runs the sequences of a unit.
+  void measure_operations(UnitResult& result) {
+    const Assignment& assignment = *result.unit.assignment;
+    const Stopwatch watch(result.seconds);
+    std::optional<OperationRunner> runner;
+    try {
+      const EngineSetup setup{assignment.scalar, assignment.arithmetic, assignment.cache};
+      runner.emplace(assignment.run->model, setup, assignment.checks.front().policy, options_.seed,
+                     factory_);
+    } catch (const EngineError& error) {
+      const Operations first{{Verb::open, {}, {}}};
+      const CaseResult broken{
+          .verdict = Verdict::broken, .mark = Mark::crash, .note = error.what()};
+      result.tallies.front().add(first, std::nullopt, broken, 0);
+      tell(CaseRecord{.subject = case_of(assignment, first), .result = broken});
+      return;
+    }
+    const OperationChoice& choice = options_.operations;
+    int failures = 0;
+    const auto take = [&](const Operations& operations, std::optional<std::uint64_t> number) {
+      if (stop_.load()) return;
+      result.coverage += coverage_of(operations, *assignment.space);
+      CaseResult judged = runner->run(operations);
+      const std::int64_t logits =
+          judged.rows_compared * assignment.run->model.weights.config.vocabulary;
+      if (judged.verdict != Verdict::agree) {
+        look_again({.subject = case_of(assignment, operations), .result = judged, .number = number},
+                   assignment.run->model, ++failures, judged);
+      }
+      result.tallies.front().add(operations, number, std::move(judged), logits);
+    };
+    if (choice.kind == OperationChoice::Kind::random) {
+      for (std::size_t i = result.unit.first; i < result.unit.first + result.unit.count; ++i) {
+        if (stop_.load()) break;
+        const std::uint64_t number = choice.first + i;
+        take(choice.draw(*assignment.space, options_.seed, number), number);
+      }
+    } else {
+      each_longest(*assignment.space, choice.depth, result.unit.first, result.unit.count,
+                   [&](const Operations& operations) { take(operations, std::nullopt); });
+    }
+    result.loss += runner->loss();
+    result.tallies.front().add_refusals(runner->refusals());
+  }
+
+  // A gated case is decided in float64; a failure is shown at once, run again, and made smaller.
+  void look_again(const CaseRecord& record, const ModelData& model, int failures,
+                  CaseResult& judged) {
+    if (judged.mark == Mark::gated) {
+      judged = run_case(record.subject, model, factory_).result;
+    }
+    if (judged.verdict == Verdict::agree || judged.verdict == Verdict::gave_up) return;
+    CaseRecord found = record;
+    found.result = judged;
+    tell(found);
+    if (failures > kRerunsMax) return;
+    const CaseResult again = run_case(record.subject, model, factory_).result;
+    if (again.verdict != judged.verdict) {
+      judged.mark = Mark::flaky;
+      return;
+    }
+    if (failures > kSmallerMax || judged.mark == Mark::widened) return;
+    const SmallerCase smaller = make_smaller(record.subject, judged, model, factory_);
+    const std::lock_guard lock(mutex_);
+    listener_.on_smaller(found, smaller);
+  }
+
   std::unique_ptr<Bench> take_bench(UnitResult& result, const std::vector<int>& path) {
     const Assignment& assignment = *result.unit.assignment;
     try {
-      return pool_.take(assignment.run->model, assignment.scalar, assignment.arithmetic);
+      return pool_.take(assignment.run->model,
+                        {assignment.scalar, assignment.arithmetic, assignment.cache});
     } catch (const EngineError& error) {
       record_crash(result, {{first_token(result, path)}, {}, error.what()});
       return nullptr;
@@ -206,7 +291,7 @@ class Runner {
       judged = run_case(subject, assignment.run->model, factory_).result;
       if (judged.verdict != Verdict::diverge) return;
     }
-    tell(CaseRecord{0, subject, judged});
+    tell(CaseRecord{.subject = subject, .result = judged});
     if (++reruns > kRerunsMax || judged.mark == Mark::widened) return;
     const Replayed again = run_case(subject, assignment.run->model, factory_);
     if (again.result.verdict != Verdict::diverge) judged.mark = Mark::flaky;
@@ -218,7 +303,8 @@ class Runner {
     for (std::size_t i = 0; i < result.tallies.size(); ++i) {
       result.tallies[i].add(failure.tokens, failure.schedule, broken, 0);
     }
-    tell(CaseRecord{0, case_of(assignment, 0, failure.tokens, failure.schedule), broken});
+    tell(CaseRecord{.subject = case_of(assignment, 0, failure.tokens, failure.schedule),
+                    .result = broken});
   }
 
   void tell(const CaseRecord& record) {
@@ -234,6 +320,7 @@ class Runner {
             .model_hash = short_hash(assignment.run->model),
             .scalar = assignment.scalar,
             .arithmetic = assignment.arithmetic,
+            .cache_kind = assignment.cache,
             .policy = judged.policy,
             .seed = options_.seed,
             .siblings = assignment.source->tree.whole_vocabulary(),
@@ -241,10 +328,28 @@ class Runner {
             .schedule = schedule};
   }
 
+  Case case_of(const Assignment& assignment, const Operations& operations) const {
+    return {.check = std::string(assignment.checks.front().check->id),
+            .model = assignment.run->model.name,
+            .model_hash = short_hash(assignment.run->model),
+            .scalar = assignment.scalar,
+            .arithmetic = assignment.arithmetic,
+            .cache_kind = assignment.cache,
+            .policy = assignment.checks.front().policy,
+            .seed = options_.seed,
+            .tokens = {},
+            .schedule = {},
+            .operations = operations};
+  }
+
   CaseRecord record_of(const Assignment& assignment, std::size_t check,
                        const TalliedCase& tallied) const {
-    return {tallied.index, case_of(assignment, check, tallied.tokens, tallied.schedule),
-            tallied.result};
+    const bool prefix = tallied.operations.empty();
+    return {.index = tallied.index,
+            .subject = prefix ? case_of(assignment, check, tallied.tokens, tallied.schedule)
+                              : case_of(assignment, tallied.operations),
+            .result = tallied.result,
+            .number = tallied.number};
   }
 
   void report_cases(const Assignment& assignment, std::size_t check,
@@ -263,9 +368,16 @@ class Runner {
                            .model = assignment.run->model.name,
                            .arithmetic = assignment.arithmetic,
                            .scalar = assignment.scalar,
-                           .policy = assignment.checks[i].policy};
+                           .policy = assignment.checks[i].policy,
+                           .cache_kind = assignment.cache};
+      if (assignment.space) {
+        summary.coverage = whole_.coverage;
+        summary.not_covered = missing(whole_.coverage, *assignment.space);
+        if (assignment.cache.lossy()) summary.loss = whole_.loss;
+      }
       summary.seconds = i == 0 ? whole_.seconds : 0;
-      if (std::holds_alternative<NoiseLimit>(tally.policy()) && check.probe == nullptr) {
+      if (std::holds_alternative<NoiseLimit>(tally.policy()) && check.probe == nullptr &&
+          !assignment.space) {
         summary.seconds = whole_.noise_seconds;
       }
       add_summary(std::move(summary), tally,
@@ -370,7 +482,7 @@ RunResult run_suite(const SuiteOptions& options, const std::vector<ModelRun>& mo
   for (const StoredCases& group : stored) runner.run_stored(group.run->model, group.cases);
   std::vector<Unit> units;
   for (const auto& assignment : assignments) {
-    for (Unit& unit : cut(*assignment)) units.push_back(std::move(unit));
+    for (Unit& unit : cut(*assignment, options.operations.kind)) units.push_back(std::move(unit));
   }
   run_units(units, options.jobs, runner, stop);
   runner.finish_stopped();

@@ -6,12 +6,15 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "verify/checks.h"
+#include "verify/operation_run.h"
 #include "verify/replay.h"
+#include "verify/smaller.h"
 
 namespace kvcheck {
 
@@ -20,6 +23,23 @@ inline constexpr std::size_t kWorstKept = 1000;
 // Failures of one part of a check that are run again to tell the flaky ones; further ones are taken
 // as they are.
 inline constexpr int kRerunsMax = 16;
+// Failing sequences of operations of one part of a check that are made smaller.
+inline constexpr int kSmallerMax = 2;
+
+// Which sequences of operations are run.
+struct OperationChoice {
+  enum class Kind { none, random, exhaustive };
+  Kind kind = Kind::none;
+  int count = 0;            // of random sequences, for each model, kind of cache and arithmetic
+  std::uint64_t first = 0;  // number of the first one
+  int depth = 0;            // of exhaustive ones
+  std::vector<CacheKind> caches = {};
+  // Random sequence `number` of run `seed`.
+  std::function<Operations(const OperationSpace&, std::uint64_t seed, std::uint64_t number)> draw;
+};
+
+// More sequences than this are not enumerated.
+inline constexpr std::uint64_t kSequencesMax = 2'000'000;
 
 struct SuiteOptions {
   std::vector<Arithmetic> arithmetics{Arithmetic::row, Arithmetic::matrix};
@@ -31,6 +51,8 @@ struct SuiteOptions {
   std::uint64_t seed = 1;
   int jobs = 1;
   bool record_all = false;  // every case, not only the worst
+  CacheKind cache = {};     // for all checks but operations
+  OperationChoice operations = {};
 };
 
 struct SourceOfPrefixes {
@@ -53,6 +75,8 @@ class RunListener {
   virtual void on_start(std::size_t checks) = 0;
   // At once, before anything else is done with the failure; from any thread, one at a time.
   virtual void on_failure(const CaseRecord& record) = 0;
+  // A failing sequence of operations was made as small as it would go; likewise.
+  virtual void on_smaller(const CaseRecord& /*record*/, const SmallerCase& /*smaller*/) {}
   // In the stated order, from one thread at a time.
   virtual void on_record(const CaseRecord& record) = 0;
   virtual void on_check(const CheckSummary& summary) = 0;

@@ -58,10 +58,10 @@ void expect_broken(const Collector& collector, const ModelData& model, const Eng
 TEST(SuiteRows, an_engine_that_does_not_start_is_broken) {
   const ModelData model = small_model();
   const EngineFactory factories[] = {
-      [](const ModelData&, ScalarKind, Arithmetic) -> std::unique_ptr<Engine> {
+      [](const ModelData&, const EngineSetup&) -> std::unique_ptr<Engine> {
         throw EngineError("no such program");
       },
-      [](const ModelData&, ScalarKind, Arithmetic) -> std::unique_ptr<Engine> {
+      [](const ModelData&, const EngineSetup&) -> std::unique_ptr<Engine> {
         throw Error("no such program");
       }};
   for (const EngineFactory& factory : factories) {
@@ -102,8 +102,8 @@ TEST(SuiteRows, a_stored_failure_of_an_engine_that_does_not_start_is_broken) {
                  .arithmetic = Arithmetic::row,
                  .tokens = {0},
                  .schedule = {1}}};
-  const EngineFactory factory = [](const ModelData&, ScalarKind,
-                                   Arithmetic) -> std::unique_ptr<Engine> {
+  const EngineFactory factory = [](const ModelData&,
+                                   const EngineSetup&) -> std::unique_ptr<Engine> {
     throw EngineError("no such program");
   };
   Collector collector;
@@ -153,10 +153,10 @@ class CountedEngine final : public Engine {
 };
 
 EngineFactory counted(Census& census) {
-  return [&census](const ModelData& model, ScalarKind scalar, Arithmetic arithmetic) {
+  return [&census](const ModelData& model, const EngineSetup& setup) {
     ++census.made[model.name];
-    auto engine = std::make_unique<CountedEngine>(builtin_engine(model, scalar, arithmetic),
-                                                  census.alive[model.name]);
+    auto engine =
+        std::make_unique<CountedEngine>(builtin_engine(model, setup), census.alive[model.name]);
     const auto has_some = [](const auto& entry) { return entry.second > 0; };
     const auto now = std::ranges::count_if(census.alive, has_some);
     census.together = std::max(census.together, static_cast<int>(now));

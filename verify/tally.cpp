@@ -29,9 +29,20 @@ void Tally::add(std::span<const int> tokens, const Schedule& schedule, CaseResul
     ++counts_.prefixes;
   }
   count(result, logits);
-  const auto tallied = [&] {
+  keep(result, [&] {
     return TalliedCase{index, {tokens.begin(), tokens.end()}, schedule, result};
-  };
+  });
+}
+
+void Tally::add(const Operations& operations, std::optional<std::uint64_t> number,
+                CaseResult result, std::int64_t logits) {
+  const std::int64_t index = counts_.cases;
+  count(result, logits);
+  keep(result, [&] { return TalliedCase{index, {}, {}, result, operations, number}; });
+}
+
+template <typename ToTallied>
+void Tally::keep(const CaseResult& result, ToTallied tallied) {
   const double difference = result.row ? result.row->max_abs_difference : 0;
   if (result.row && (!worst_ || difference > worst_->result.row->max_abs_difference)) {
     worst_ = tallied();

@@ -23,6 +23,8 @@ struct TalliedCase {
   std::vector<int> tokens;
   Schedule schedule;
   CaseResult result;
+  Operations operations = {};                // instead of tokens and a schedule
+  std::optional<std::uint64_t> number = {};  // of a random sequence of operations
 };
 
 // Which agreeing cases are kept; those that do not agree are kept anyway.
@@ -40,6 +42,9 @@ class Tally {
   // Counts a case; `logits` is the number of values that were compared.
   void add(std::span<const int> tokens, const Schedule& schedule, CaseResult result,
            std::int64_t logits);
+  void add(const Operations& operations, std::optional<std::uint64_t> number, CaseResult result,
+           std::int64_t logits);
+  void add_refusals(std::int64_t count) { counts_.refused += count; }
   // Appends the later part of the same check.
   void append(Tally&& later);
 
@@ -63,6 +68,9 @@ class Tally {
   };
   static bool worse(const Ranked& a, const Ranked& b);
   void count(const CaseResult& result, std::int64_t logits);
+  // `tallied` makes the case, which most cases do not need.
+  template <typename ToTallied>
+  void keep(const CaseResult& result, ToTallied tallied);
   void rank(Ranked&& subject);
   void keep_worst();
 

@@ -54,9 +54,9 @@ std::unique_ptr<Engine> patched(const ModelData& model, Arithmetic arithmetic, P
 
 template <typename Patch>
 EngineFactory patching(Patch patch) {
-  return [patch](const ModelData& model, ScalarKind scalar, Arithmetic arithmetic) {
-    return scalar == ScalarKind::f32 ? patched<float>(model, arithmetic, patch)
-                                     : patched<double>(model, arithmetic, patch);
+  return [patch](const ModelData& model, const EngineSetup& setup) {
+    return setup.scalar == ScalarKind::f32 ? patched<float>(model, setup.arithmetic, patch)
+                                           : patched<double>(model, setup.arithmetic, patch);
   };
 }
 
@@ -132,8 +132,8 @@ EngineFactory nan_swallowed() {
     inner.batch(feeds, rows, out);
     for (double& value : out.values) value = std::isnan(value) ? 0 : value;
   };
-  return [=](const ModelData& model, ScalarKind scalar, Arithmetic arithmetic) {
-    return std::make_unique<HookedEngine>(forgetful(model, scalar, arithmetic), hooks);
+  return [=](const ModelData& model, const EngineSetup& setup) {
+    return std::make_unique<HookedEngine>(forgetful(model, setup), hooks);
   };
 }
 
@@ -190,8 +190,8 @@ std::unique_ptr<Engine> losing_a_row_to_refusals(const ModelData& model, Arithme
 // What `narrow` and `wide` make, by the scalar.
 using MakeEngine = std::unique_ptr<Engine> (*)(const ModelData&, Arithmetic);
 EngineFactory by_scalar(MakeEngine narrow, MakeEngine wide) {
-  return [=](const ModelData& model, ScalarKind scalar, Arithmetic arithmetic) {
-    return (scalar == ScalarKind::f32 ? narrow : wide)(model, arithmetic);
+  return [=](const ModelData& model, const EngineSetup& setup) {
+    return (setup.scalar == ScalarKind::f32 ? narrow : wide)(model, setup.arithmetic);
   };
 }
 
@@ -322,10 +322,9 @@ Held HookedEngine::held(SequenceId sequence) const {
 }
 
 EngineFactory hooked(Hooks hooks) {
-  return
-      [hooks = std::move(hooks)](const ModelData& model, ScalarKind scalar, Arithmetic arithmetic) {
-        return std::make_unique<HookedEngine>(builtin_engine(model, scalar, arithmetic), hooks);
-      };
+  return [hooks = std::move(hooks)](const ModelData& model, const EngineSetup& setup) {
+    return std::make_unique<HookedEngine>(builtin_engine(model, setup), hooks);
+  };
 }
 
 double& first_logit(Logits& logits, int row) {
@@ -333,15 +332,15 @@ double& first_logit(Logits& logits, int row) {
 }
 
 EngineFactory positions_plus_one() {
-  return [](const ModelData& model, ScalarKind scalar, Arithmetic arithmetic) {
+  return [](const ModelData& model, const EngineSetup& setup) {
     const int context = model.weights.config.context;
     const PlanRewrite rewrite = [context](StepPlan& plan) {
       for (PlannedRow& row : plan.rows) {
         if (row.position > 0) row.position = (row.position + 1) % context;
       }
     };
-    return scalar == ScalarKind::f32 ? rewritten<float>(model, arithmetic, rewrite)
-                                     : rewritten<double>(model, arithmetic, rewrite);
+    return setup.scalar == ScalarKind::f32 ? rewritten<float>(model, setup.arithmetic, rewrite)
+                                           : rewritten<double>(model, setup.arithmetic, rewrite);
   };
 }
 

@@ -250,7 +250,7 @@ struct Calibration {
 
   void measure(const std::string& model_name, const EngineFactory& factory, int sequences) {
     const ModelData model = load_model(model_name);
-    Bench bench = make_bench(model, ScalarKind::f32, Arithmetic::matrix, 1, factory);
+    Bench bench = make_bench(model, {ScalarKind::f32, Arithmetic::matrix}, 1, factory);
     const ModelRun run = random_run(model, sequences);
     const Probe probe{.tree = run.sources.front().tree, .scope = {}, .only_schedule = {}};
     const Sink sink = [&](const Measured& measured) {

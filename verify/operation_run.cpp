@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: MIT
+// Operations on an engine, and what is compared after each.
+#include "verify/operation_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/error.h"
+
+namespace kvcheck {
+namespace {
+
+template <Scalar T>
+class OwnLogOracle final : public LogOracle {
+ public:
+  OwnLogOracle(const Model<float>& model, Arithmetic arithmetic)
+      : model_(cast<T>(model)), logged_(model_, ops_for<T>(arithmetic)) {}
+
+  void logits(std::span<const LoggedRow> log, int answered, Logits& out) override {
+    copy_rows(logged_.logits(log, answered), out);
+  }
+
+ private:
+  const Model<T> model_;
+  Logged<T> logged_;
+};
+
+// Kullback-Leibler divergence of the distributions that two rows of logits stand for, in nats.
+double divergence(std::span<const double> right, std::span<const double> found) {
+  const auto log_sum = [](std::span<const double> row) {
+    const double most = std::ranges::max(row);
+    double sum = 0;
+    for (const double logit : row) sum += std::exp(logit - most);
+    return most + std::log(sum);
+  };
+  const double right_sum = log_sum(right);
+  const double found_sum = log_sum(found);
+  double total = 0;
+  for (std::size_t i = 0; i < right.size(); ++i) {
+    const double log_p = right[i] - right_sum;
+    total += std::exp(log_p) * (log_p - (found[i] - found_sum));
+  }
+  return std::max(total, 0.0);
+}
+
+// A key that was rotated once more than the row was fed.
+bool renumbered(std::span<const LoggedRow> log) {
+  return std::ranges::any_of(log, [&](const LoggedRow& row) {
+    return std::ranges::any_of(row.sees, [&](const SeenRow& seen) {
+      return seen.position != log[static_cast<std::size_t>(seen.row)].position;
+    });
+  });
+}
+
+// Of `rows` rows, by the configuration and the kind of cache alone.
+std::int64_t expected_bytes(const Config& config, const EngineSetup& setup, int rows) {
+  const bool narrow = setup.scalar == ScalarKind::f32;
+  const std::int64_t row = narrow ? row_bytes<float>(setup.cache.format, config.kv_width())
+                                  : row_bytes<double>(setup.cache.format, config.kv_width());
+  std::int64_t all = 0;
+  for (const int window : config.windows) {
+    const bool ring = setup.cache.layout == CacheLayout::ring && window > 0;
+    all += ring ? std::min(rows, window) : rows;
+  }
+  return 2 * all * row;
+}
+
+bool may_refuse(const EngineSetup& setup, const Operation& operation) {
+  return setup.cache.layout == CacheLayout::ring && operation.verb == Verb::truncate;
+}
+
+bool worse(const CaseResult& a, const CaseResult& b, const Policy& policy) {
+  if (a.verdict != b.verdict) return a.verdict > b.verdict;
+  return badness(policy, a) > badness(policy, b);
+}
+
+}  // namespace
+
+std::unique_ptr<LogOracle> make_log_oracle(const Model<float>& model, ScalarKind scalar,
+                                           Arithmetic arithmetic) {
+  if (scalar == ScalarKind::f32) return std::make_unique<OwnLogOracle<float>>(model, arithmetic);
+  return std::make_unique<OwnLogOracle<double>>(model, arithmetic);
+}
+
+VerbSet verbs_of(const Capabilities& can) {
+  VerbSet verbs = VerbSet::all();
+  const auto need = [&](bool has, VerbSet those) {
+    if (!has) verbs = verbs.without(those);
+  };
+  need(can.truncate, {Verb::truncate, Verb::reset});
+  need(can.fork, {Verb::fork});
+  need(can.batch, {Verb::batch});
+  need(can.reorder, {Verb::reorder});
+  need(can.state, {Verb::save, Verb::load});
+  need(can.shift, {Verb::shift});
+  need(can.evict, {Verb::evict});
+  return verbs;
+}
+
+OperationSpace operation_space(const Config& config, const CacheKind& kind,
+                               const Capabilities& can) {
+  OperationSpace space;
+  space.limits = {.vocabulary = config.vocabulary,
+                  .context = config.context,
+                  .learned_positions = config.positions == Positions::learned,
+                  .verbs = verbs_of(can)};
+  for (const int window : config.windows) {
+    if (window > 0 && window < config.context) {
+      space.window = space.window == 0 ? window : std::min(space.window, window);
+    }
+  }
+  space.block = kind.block < config.context ? kind.block : 0;
+  return space;
+}
+
+OperationRunner::OperationRunner(const ModelData& model, const EngineSetup& setup,
+                                 const Policy& policy, std::uint64_t seed,
+                                 const EngineFactory& factory)
+    : model_(model),
+      setup_(setup),
+      policy_(policy),
+      seed_(seed),
+      factory_(factory),
+      noise_(make_noise_meter(model.weights, setup.scalar, setup.arithmetic, setup.cache.format)),
+      log_oracle_(make_log_oracle(model.weights, setup.scalar, setup.arithmetic)) {
+  engine_ = start_engine(factory_, model_, setup_);
+  space_ = operation_space(model.weights.config, setup.cache, engine_->hello().can);
+  if (setup.cache.lossy()) whole_ = builtin_engine(model, {setup.scalar, setup.arithmetic});
+}
+
+CaseResult OperationRunner::run(const Operations& operations, const Watcher& watch) {
+  result_ = {};
+  worst_.reset();
+  ended_ = false;
+  sequences_.clear();
+  states_.clear();
+  state_fingerprints_.clear();
+  log_.emplace(space_.limits);
+  int index = 0;
+  try {
+    engine_ = start_engine(factory_, model_, setup_);
+    for (; index < static_cast<int>(operations.size()) && !ended_; ++index) {
+      take_step(index, operations[static_cast<std::size_t>(index)], watch);
+    }
+    if (!ended_) finish();
+  } catch (const EngineError& error) {
+    result_.verdict = Verdict::broken;
+    result_.mark = Mark::crash;
+    result_.note = error.what();
+    result_.step = index;
+  } catch (const Error& error) {
+    result_.verdict = Verdict::diverge;
+    result_.note = fmt::format("refused: {}", error.what());
+    result_.step = index;
+  }
+  return result_;
+}
+
+void OperationRunner::take_step(int index, const Operation& operation, const Watcher& watch) {
+  // After a refusal the log is another one than that for which the sequence was made.
+  if (log_->why_not(operation)) return;
+  facts_ = {};
+  rows_.clear();
+  renumbered_ = false;
+  OperationStep step;
+  std::string refusal;
+  if (operation.verb == Verb::truncate && refused(operation)) {
+    refusal = "refused";
+    look_at_sequences(operation, step);
+  } else {
+    step = log_->apply(operation);
+    execute(operation, step);
+    look_at_sequences(operation, step);
+    expect_copies(operation, step);
+  }
+  judge_step(index, renumbered_);
+  if (!watch) return;
+  SeenStep seen{index, operation, {}, rows_, facts_.note.empty() ? refusal : facts_.note};
+  for (const int handle : step.changed) {
+    const SequenceId id = at(handle).id;
+    const bool places = engine_->hello().can.places;
+    seen.changed.push_back({handle, engine_->held(id), places ? engine_->places(id) : Places{}});
+  }
+  watch(seen);
+}
+
+// Only rolling back may be refused: by a ring that no longer holds what would be needed.
+bool OperationRunner::refused(const Operation& operation) {
+  try {
+    engine_->truncate(at(operation.sequences[0]).id, operation.numbers[0]);
+    return false;
+  } catch (const Error&) {
+    if (!may_refuse(setup_, operation)) throw;
+    ++refusals_;
+    return true;
+  }
+}
+
+void OperationRunner::execute(const Operation& operation, const OperationStep& step) {
+  const auto id = [&](std::size_t i) { return at(operation.sequences[i]).id; };
+  switch (operation.verb) {
+    case Verb::open:
+      sequences_.push_back({engine_->open()});
+      return;
+    case Verb::feed:
+    case Verb::prompt:
+    case Verb::batch:
+      return feed(step);
+    case Verb::truncate:
+      return;  // done when it was not refused
+    case Verb::fork:
+      sequences_.push_back({engine_->fork(id(0))});
+      return;
+    case Verb::reorder: {
+      std::vector<SequenceId> ids;
+      for (std::size_t i = 0; i < operation.sequences.size(); ++i) ids.push_back(id(i));
+      return engine_->reorder(ids, operation.numbers);
+    }
+    case Verb::reset:
+      return engine_->truncate(id(0), 0);
+    case Verb::close:
+      return engine_->close(id(0));
+    case Verb::save:
+      states_.push_back(engine_->save(id(0)));
+      state_fingerprints_.push_back(at(operation.sequences[0]).fingerprint);
+      return;
+    case Verb::load:
+      sequences_.push_back(
+          {engine_->load(states_[static_cast<std::size_t>(operation.numbers[0])])});
+      return;
+    case Verb::shift:
+      return engine_->shift(id(0), operation.numbers[0], operation.numbers[1]);
+    case Verb::evict:
+      return engine_->evict(id(0), operation.numbers[0], operation.numbers[1]);
+  }
+}
+
+void OperationRunner::feed(const OperationStep& step) {
+  const Rows rows = step.last_row_only ? Rows::last : Rows::all;
+  feeds_.clear();
+  int answered = 0;
+  for (const FedTokens& fed : step.feeds) {
+    feeds_.push_back({at(fed.handle).id, fed.tokens});
+    answered += step.last_row_only ? 1 : static_cast<int>(fed.tokens.size());
+  }
+  if (feeds_.size() == 1) {
+    engine_->feed(feeds_[0].sequence, feeds_[0].tokens, rows, answer_);
+  } else {
+    engine_->batch(feeds_, rows, answer_);
+  }
+  require_rows(*engine_, answer_, static_cast<std::size_t>(answered));
+  int first = 0;
+  for (const FedTokens& fed : step.feeds) {
+    const int count = step.last_row_only ? 1 : static_cast<int>(fed.tokens.size());
+    compare_feed(fed, first, count);
+    first += count;
+  }
+}
+
+// Rows first .. first + count - 1 of the answer are the last ones of the sequence.
+void OperationRunner::compare_feed(const FedTokens& fed, int first, int count) {
+  const bool plain = log_->plain(fed.handle);
+  const std::vector<LoggedRow> log = plain ? std::vector<LoggedRow>{} : log_->log(fed.handle);
+  reference(fed, count, plain, log);
+  renumbered_ = renumbered_ || renumbered(log);
+  const std::size_t from = rows_.size();
+  bool same = true;
+  for (int i = 0; i < count; ++i) {
+    MeasuredRow row;
+    row.position = log_->next_position(fed.handle) - count + i;
+    const int at_row = expected_.rows() - count + i;
+    row.comparison = compare_rows(expected_.row(at_row), answer_.row(first + i), setup_.scalar);
+    row.uncached.assign(expected_.row(at_row).begin(), expected_.row(at_row).end());
+    row.cached.assign(answer_.row(first + i).begin(), answer_.row(first + i).end());
+    same = same && row.comparison.same_bits;
+    rows_.push_back(std::move(row));
+  }
+  if (!same) measure_floors(from, fed, log);
+  if (whole_ && plain) add_loss(log_->tokens(fed.handle), count, first);
+}
+
+void OperationRunner::reference(const FedTokens& fed, int count, bool plain,
+                                std::span<const LoggedRow> log) {
+  if (!plain) return log_oracle_->logits(log, count, expected_);
+  const std::vector<int> tokens = log_->tokens(fed.handle);
+  engine_->full({tokens, 1}, count == 1 ? Rows::last : Rows::all, expected_);
+  require_rows(*engine_, expected_, count == 1 ? 1 : tokens.size());
+}
+
+// Of the rows from `from` on, which differ.
+void OperationRunner::measure_floors(std::size_t from, const FedTokens& fed,
+                                     std::span<const LoggedRow> log) {
+  const std::vector<int> tokens = log.empty() ? log_->tokens(fed.handle) : std::vector<int>{};
+  for (std::size_t i = from; i < rows_.size(); ++i) {
+    if (rows_[i].comparison.same_bits) continue;
+    const Logits row{answer_.vocabulary, rows_[i].uncached};
+    const auto length = static_cast<std::ptrdiff_t>((log.empty() ? tokens.size() : log.size()) -
+                                                    (rows_.size() - 1 - i));
+    if (log.empty()) {
+      const std::span<const int> prefix(tokens.begin(), tokens.begin() + length);
+      noise_->floors({prefix, 1}, row, seed_, floors_);
+    } else {
+      noise_->floors(log.first(static_cast<std::size_t>(length)), row, seed_, floors_);
+    }
+    rows_[i].floor = floors_.front();
+  }
+}
+
+void OperationRunner::add_loss(const std::vector<int>& tokens, int count, int first) {
+  whole_->full({tokens, 1}, Rows::all, unrounded_);
+  for (int i = 0; i < count; ++i) {
+    const std::span<const double> right = unrounded_.row(unrounded_.rows() - count + i);
+    const std::span<const double> found = answer_.row(first + i);
+    const RowComparison apart = compare_rows(right, found, setup_.scalar);
+    loss_ += {.rows = 1,
+              .same_choice = apart.argmax_uncached == apart.argmax_cached ? 1 : 0,
+              .max_abs_difference = apart.max_abs_difference,
+              .max_divergence = divergence(right, found)};
+  }
+}
+
+// What the log says of every open sequence; and those that no operation was about are as they were.
+void OperationRunner::look_at_sequences(const Operation& operation, const OperationStep& step) {
+  const bool prints = engine_->hello().can.fingerprint;
+  const std::string when = fmt::format("after {}", name(operation.verb));
+  for (const int handle : log_->live()) {
+    Sequence& sequence = at(handle);
+    const Held held = engine_->held(sequence.id);
+    const std::string who = fmt::format("of sequence {} {}", handle, when);
+    facts_.expect("rows", who, log_->length(handle), held.rows);
+    facts_.expect("next position", who, log_->next_position(handle), held.next_position);
+    facts_.expect("bytes", who, expected_bytes(model_.weights.config, setup_, log_->length(handle)),
+                  held.bytes);
+    if (!prints) continue;
+    const std::uint64_t print = engine_->fingerprint(sequence.id);
+    if (std::ranges::find(step.changed, handle) == step.changed.end()) {
+      facts_.expect_same("rows", who, sequence.fingerprint, print);
+    }
+    sequence.fingerprint = print;
+  }
+}
+
+// A copy holds what was copied.
+void OperationRunner::expect_copies(const Operation& operation, const OperationStep& step) {
+  if (!engine_->hello().can.fingerprint || !step.created) return;
+  const std::uint64_t print = at(*step.created).fingerprint;
+  if (operation.verb == Verb::fork) {
+    facts_.expect_same("rows of the copy", "after fork", at(operation.sequences[0]).fingerprint,
+                       print);
+  }
+  if (operation.verb == Verb::load) {
+    facts_.expect_same("rows of the loaded sequence", "after load",
+                       state_fingerprints_[static_cast<std::size_t>(operation.numbers[0])], print);
+  }
+}
+
+// Keys that were rotated back differ by rounding from those rotated at once, in any arithmetic.
+void OperationRunner::judge_step(int index, bool renumbered) {
+  if (facts_.count == 0 && rows_.empty()) return;  // nothing is open that could be looked at
+  const Policy policy = renumbered ? Policy{NoiseLimit{}} : policy_;
+  const Schedule none;
+  const Measured measured{{}, none, rows_, facts_.count, facts_.note};
+  CaseResult judged = judge_case(policy, measured, setup_.scalar);
+  judged.step = index;
+  const std::int64_t compared = result_.rows_compared + judged.rows_compared;
+  const bool first = !result_.step;
+  if (first || worse(judged, result_, policy)) {
+    if (const auto worst = worst_row(policy, measured, setup_.scalar)) worst_ = rows_[*worst];
+    result_ = std::move(judged);
+  }
+  result_.rows_compared = compared;
+  ended_ = result_.verdict == Verdict::diverge || result_.verdict == Verdict::broken;
+}
+
+// Closes all that is open; an engine that then still holds something has lost count.
+void OperationRunner::finish() {
+  for (const int handle : log_->live()) engine_->close(at(handle).id);
+  const SequenceId last = engine_->open();
+  const Held held = engine_->held(last);
+  facts_ = {};
+  rows_.clear();
+  facts_.expect("rows", "of a new sequence at the end", 0, held.rows);
+  facts_.expect("bytes", "of a new sequence at the end", 0, held.bytes);
+  if (!facts_.note.empty()) judge_step(static_cast<int>(result_.step.value_or(0)), false);
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+// Runs a sequence of operations on an engine, beside the log of what every sequence was fed: each
+// row that is answered against the oracle's, and after each operation what every sequence holds.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "verify/facts.h"
+#include "verify/operation_space.h"
+#include "verify/probes.h"
+#include "verify/token_log.h"
+
+namespace kvcheck {
+
+// The oracle of a log, in the scalar and arithmetic of an engine.
+class LogOracle {
+ public:
+  virtual ~LogOracle() = default;
+  virtual void logits(std::span<const LoggedRow> log, int answered, Logits& out) = 0;
+};
+[[nodiscard]] std::unique_ptr<LogOracle> make_log_oracle(const Model<float>& model,
+                                                         ScalarKind scalar, Arithmetic arithmetic);
+
+// What was seen of one step, for those who want to see every one.
+struct SeenStep {
+  int step;  // from 0
+  const Operation& operation;
+  struct Sequence {
+    int handle;
+    Held held;
+    Places places;
+  };
+  std::vector<Sequence> changed;
+  std::span<const MeasuredRow> rows;
+  std::string note;  // what is wrong, or why the engine refused
+};
+
+// The verbs that an engine offers, and what that leaves to be drawn on a model.
+[[nodiscard]] VerbSet verbs_of(const Capabilities& can);
+[[nodiscard]] OperationSpace operation_space(const Config& config, const CacheKind& kind,
+                                             const Capabilities& can);
+
+class OperationRunner {
+ public:
+  using Watcher = std::function<void(const SeenStep&)>;
+
+  OperationRunner(const ModelData& model, const EngineSetup& setup, const Policy& policy,
+                  std::uint64_t seed, const EngineFactory& factory);
+
+  // On a new engine. The first step that diverges or breaks the engine ends it.
+  [[nodiscard]] CaseResult run(const Operations& operations, const Watcher& watch = {});
+  // The worst row of the last run, with both rows of logits, and the scalar that decided.
+  [[nodiscard]] const std::optional<MeasuredRow>& worst() const { return worst_; }
+  [[nodiscard]] const OperationSpace& space() const { return space_; }
+  [[nodiscard]] const Loss& loss() const { return loss_; }           // of all runs so far
+  [[nodiscard]] std::int64_t refusals() const { return refusals_; }  // likewise
+
+ private:
+  struct Sequence {
+    SequenceId id = 0;
+    std::uint64_t fingerprint = 0;
+  };
+
+  void take_step(int index, const Operation& operation, const Watcher& watch);
+  bool refused(const Operation& operation);
+  void execute(const Operation& operation, const OperationStep& step);
+  void feed(const OperationStep& step);
+  void compare_feed(const FedTokens& fed, int first, int count);
+  void reference(const FedTokens& fed, int count, bool plain, std::span<const LoggedRow> log);
+  void measure_floors(std::size_t from, const FedTokens& fed, std::span<const LoggedRow> log);
+  void add_loss(const std::vector<int>& tokens, int count, int first);
+  void look_at_sequences(const Operation& operation, const OperationStep& step);
+  void expect_copies(const Operation& operation, const OperationStep& step);
+  void judge_step(int index, bool renumbered);
+  void finish();
+  [[nodiscard]] Sequence& at(int handle) { return sequences_[static_cast<std::size_t>(handle)]; }
+
+  const ModelData& model_;
+  const EngineSetup setup_;
+  const Policy policy_;
+  const std::uint64_t seed_;
+  const EngineFactory& factory_;
+  std::unique_ptr<NoiseMeter> noise_;
+  std::unique_ptr<LogOracle> log_oracle_;
+  std::unique_ptr<Engine> whole_;  // rounds nothing; only beside an engine that does
+  OperationSpace space_;
+
+  // Of the run at hand.
+  std::unique_ptr<Engine> engine_;
+  std::optional<TokenLog> log_;
+  std::vector<Sequence> sequences_;  // [handle]
+  std::vector<State> states_;
+  std::vector<std::uint64_t> state_fingerprints_;
+  CaseResult result_;
+  std::optional<MeasuredRow> worst_;
+  bool ended_ = false;
+
+  // Of the step at hand.
+  Facts facts_;
+  std::vector<MeasuredRow> rows_;
+  bool renumbered_ = false;  // some row of a feed saw keys that were rotated once more
+  Logits answer_, expected_, unrounded_;
+  std::vector<NoiseFloor> floors_;
+  std::vector<Feed> feeds_;
+
+  Loss loss_;
+  std::int64_t refusals_ = 0;
+};
+
+}  // namespace kvcheck

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+// Shrinking a case of operations.
+#include "verify/smaller.h"
+
+#include "verify/operation_run.h"
+#include "verify/shrink.h"
+
+namespace kvcheck {
+namespace {
+
+Verb verb_at(const Case& subject, const CaseResult& result) {
+  const auto step = static_cast<std::size_t>(result.step.value_or(0));
+  return step < subject.operations.size() ? subject.operations[step].verb : Verb::close;
+}
+
+bool by_logits(const CaseResult& result) { return result.row && result.note.empty(); }
+
+// The same case with another value of one field.
+struct Variation {
+  std::string_view field;
+  Case subject;
+};
+
+std::vector<Variation> variations(const Case& subject) {
+  std::vector<Variation> found;
+  Case arithmetic = subject;
+  const bool row = subject.arithmetic == Arithmetic::row;
+  arithmetic.arithmetic = row ? Arithmetic::matrix : Arithmetic::row;
+  arithmetic.policy = row ? Policy{NoiseLimit{}} : Policy{Exact{}};
+  found.push_back({"arithmetic", arithmetic});
+  Case scalar = subject;
+  scalar.scalar = subject.scalar == ScalarKind::f32 ? ScalarKind::f64 : ScalarKind::f32;
+  found.push_back({"scalar", scalar});
+  Case cache = subject;
+  cache.cache_kind = {};
+  if (!(cache.cache_kind == subject.cache_kind)) found.push_back({"cache kind", cache});
+  return found;
+}
+
+}  // namespace
+
+bool same_class(const Case& a, const CaseResult& of_a, const Case& b, const CaseResult& of_b) {
+  return of_a.verdict == of_b.verdict && verb_at(a, of_a) == verb_at(b, of_b) &&
+         by_logits(of_a) == by_logits(of_b);
+}
+
+SmallerCase make_smaller(const Case& subject, const CaseResult& result, const ModelData& model,
+                         const EngineFactory& factory) {
+  const EngineSetup setup{subject.scalar, subject.arithmetic, subject.cache_kind};
+  OperationRunner runner(model, setup, subject.policy, subject.seed, factory);
+  SmallerCase smaller{.subject = subject, .result = result};
+  const auto fails = [&](const Operations& operations) {
+    Case candidate = subject;
+    candidate.operations = operations;
+    const CaseResult found = runner.run(operations);
+    if (!same_class(subject, result, candidate, found)) return false;
+    smaller.result = found;
+    return true;
+  };
+  const ShrinkBudget budget{.tries = kSmallerTries,
+                            .deadline = std::chrono::steady_clock::now() + kSmallerTime};
+  const Shrunk shrunk = shrink(subject.operations, fails, runner.space().limits, budget);
+  smaller.subject.operations = shrunk.smallest;
+  smaller.tries = shrunk.tries;
+  smaller.complete = shrunk.complete;
+  for (const Variation& variation : variations(smaller.subject)) {
+    const CaseResult other = run_case(variation.subject, model, factory).result;
+    if (other.verdict == smaller.result.verdict) {
+      smaller.indifferent.emplace_back(variation.field);
+    }
+  }
+  return smaller;
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+// From a failing sequence of operations to the smallest that fails in the same way, and which of
+// its other fields do not matter.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "verify/replay.h"
+
+namespace kvcheck {
+
+struct SmallerCase {
+  Case subject;
+  CaseResult result;
+  int tries = 0;
+  bool complete = false;  // nothing simpler fails so; else the budget was spent
+  // "arithmetic", "cache kind" ...: the case fails as well with each of their other values.
+  std::vector<std::string> indifferent = {};
+};
+
+// Tries and time that one failure is worth.
+inline constexpr int kSmallerTries = 1000;
+inline constexpr std::chrono::milliseconds kSmallerTime{2000};
+
+// What a smaller case must keep: the verdict, the verb of the step that fails, and whether logits
+// or something else is wrong there.
+[[nodiscard]] bool same_class(const Case& a, const CaseResult& of_a, const Case& b,
+                              const CaseResult& of_b);
+
+// `result` is what `subject`, a case of operations, came to.
+[[nodiscard]] SmallerCase make_smaller(const Case& subject, const CaseResult& result,
+                                       const ModelData& model, const EngineFactory& factory);
+
+}  // namespace kvcheck
