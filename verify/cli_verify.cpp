@@ -147,6 +147,25 @@ const ModelData* find_model(const Runs& runs, const std::string& name) {
   return nullptr;
 }
 
+// A row for each kind of cache, arithmetic and policy, of all models that agree.
+std::vector<TableRow> operation_rows(const std::vector<CheckSummary>& operations) {
+  std::vector<CheckSummary> merged = merge_by_check(operations, "");
+  const auto kind_and_arithmetic = [&](const CheckSummary& of) {
+    const auto same = [&](const CheckSummary& other) { return other.cache_kind == of.cache_kind; };
+    return std::pair(std::ranges::find_if(operations, same) - operations.begin(), of.arithmetic);
+  };
+  std::ranges::stable_sort(merged, {}, kind_and_arithmetic);
+  std::vector<TableRow> rows;
+  for (CheckSummary& sum : merged) {
+    const auto same = [&](const CheckSummary& part) { return same_check(part, sum); };
+    const auto models = std::ranges::count_if(operations, same);
+    sum.model = models == 1 ? std::ranges::find_if(operations, same)->model
+                            : fmt::format("{} models", models);
+    rows.push_back(table_row(sum, {}));
+  }
+  return rows;
+}
+
 // A row a check and model; of a set of generated models those that agree share their rows.
 std::vector<TableRow> table_rows(const RunResult& result, const Runs& runs) {
   std::vector<TableRow> rows;
@@ -173,13 +192,7 @@ std::vector<TableRow> table_rows(const RunResult& result, const Runs& runs) {
   for (const CheckSummary& merged : merge_by_check(generated, fmt::format("{} generated", count))) {
     rows.push_back(table_row(merged, {}));
   }
-  for (CheckSummary& merged : merge_by_check(operations, "")) {
-    const auto models = std::ranges::count_if(
-        operations, [&](const CheckSummary& part) { return same_check(part, merged); });
-    merged.model =
-        models == 1 ? merged.worst_difference->subject.model : fmt::format("{} models", models);
-    rows.push_back(table_row(merged, {}));
-  }
+  for (TableRow& row : operation_rows(operations)) rows.push_back(std::move(row));
   return rows;
 }
 

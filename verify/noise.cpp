@@ -44,7 +44,8 @@ class Meter final : public NoiseMeter {
   void floors(const TokenBlock& block, const Logits& uncached, std::uint64_t seed,
               std::vector<NoiseFloor>& out) override {
     const auto logits = [&](auto& oracles, const auto* observer) {
-      return oracles.plain.logits(block, Rows::last, observer);
+      const bool last = uncached.rows() == block.sequences;
+      return oracles.plain.logits(block, last ? Rows::last : Rows::all, observer);
     };
     measure(logits, {seed, block.sequences}, uncached, out);
   }
@@ -82,8 +83,9 @@ class Meter final : public NoiseMeter {
       };
       widen(logits(oracles_, &perturb), uncached, out);
     }
+    const std::size_t before = largest_.size() - out.size();
     for (std::size_t r = 0; r < out.size(); ++r) {
-      const auto term = static_cast<double>(largest_[r]) * kEpsilon;
+      const auto term = static_cast<double>(largest_[before + r]) * kEpsilon;
       out[r].floor += term;
       out[r].kappa = out[r].floor / term;
     }
@@ -137,9 +139,10 @@ class Meter final : public NoiseMeter {
   // nothing.
   template <typename U>
   static void widen(View<const U> other, const Logits& uncached, std::vector<NoiseFloor>& out) {
-    for (int r = 0; r < other.rows; ++r) {
-      double& floor = out[static_cast<std::size_t>(r)].floor;
-      const std::span<const double> row = uncached.row(r);
+    const int before = other.rows - uncached.rows();  // rows that nobody asks for
+    for (int r = before; r < other.rows; ++r) {
+      double& floor = out[static_cast<std::size_t>(r - before)].floor;
+      const std::span<const double> row = uncached.row(r - before);
       for (int o = 0; o < other.features; ++o) {
         const U apart = U(row[static_cast<std::size_t>(o)]) - other.feature(o)[r];
         const auto distance = static_cast<double>(std::abs(apart));

@@ -34,7 +34,7 @@ class NoiseMeter {
  public:
   virtual ~NoiseMeter() = default;
   // The floor of the last row of each sequence; `uncached` are those rows, and signs come from
-  // `seed`.
+  // `seed`. Of a single sequence the last rows, as many as `uncached` has.
   virtual void floors(const TokenBlock& block, const Logits& uncached, std::uint64_t seed,
                       std::vector<NoiseFloor>& out) = 0;
   // The floors of the last rows of a log, as many as `uncached` has. A row of the log takes the

@@ -289,23 +289,21 @@ void OperationRunner::reference(const FedTokens& fed, int count, bool plain,
   require_rows(*engine_, expected_, count == 1 ? 1 : tokens.size());
 }
 
-// Of the rows from `from` on, which differ.
+// Of the rows from `from` on, which are the last ones of the sequence.
 void OperationRunner::measure_floors(std::size_t from, const FedTokens& fed,
                                      std::span<const LoggedRow> log) {
-  const std::vector<int> tokens = log.empty() ? log_->tokens(fed.handle) : std::vector<int>{};
+  Logits uncached{answer_.vocabulary, {}};
   for (std::size_t i = from; i < rows_.size(); ++i) {
-    if (rows_[i].comparison.same_bits) continue;
-    const Logits row{answer_.vocabulary, rows_[i].uncached};
-    const auto length = static_cast<std::ptrdiff_t>((log.empty() ? tokens.size() : log.size()) -
-                                                    (rows_.size() - 1 - i));
-    if (log.empty()) {
-      const std::span<const int> prefix(tokens.begin(), tokens.begin() + length);
-      noise_->floors({prefix, 1}, row, seed_, floors_);
-    } else {
-      noise_->floors(log.first(static_cast<std::size_t>(length)), row, seed_, floors_);
-    }
-    rows_[i].floor = floors_.front();
+    uncached.values.insert(uncached.values.end(), rows_[i].uncached.begin(),
+                           rows_[i].uncached.end());
   }
+  if (log.empty()) {
+    const std::vector<int> tokens = log_->tokens(fed.handle);
+    noise_->floors({tokens, 1}, uncached, seed_, floors_);
+  } else {
+    noise_->floors(log, uncached, seed_, floors_);
+  }
+  for (std::size_t i = from; i < rows_.size(); ++i) rows_[i].floor = floors_[i - from];
 }
 
 void OperationRunner::add_loss(const std::vector<int>& tokens, int count, int first) {

@@ -15,6 +15,7 @@
 #include "engine/error.h"
 #include "verify/assignments.h"
 #include "verify/bench_pool.h"
+#include "verify/operation_unit.h"
 #include "verify/tally.h"
 
 namespace kvcheck {
@@ -166,71 +167,18 @@ class Runner {
     return path.empty() ? tree.children(tree.root()).front().token : path.front();
   }
 
-  // Runs the sequences of a unit.
   void measure_operations(UnitResult& result) {
-    const Assignment& assignment = *result.unit.assignment;
     const Stopwatch watch(result.seconds);
-    std::optional<OperationRunner> runner;
-    try {
-      const EngineSetup setup{assignment.scalar, assignment.arithmetic, assignment.cache};
-      runner.emplace(assignment.run->model, setup, assignment.checks.front().policy, options_.seed,
-                     factory_);
-    } catch (const EngineError& error) {
-      const Operations first{{Verb::open, {}, {}}};
-      const CaseResult broken{
-          .verdict = Verdict::broken, .mark = Mark::crash, .note = error.what()};
-      result.tallies.front().add(first, std::nullopt, broken, 0);
-      tell(CaseRecord{.subject = case_of(assignment, first), .result = broken});
-      return;
-    }
-    const OperationChoice& choice = options_.operations;
-    int failures = 0;
-    const auto take = [&](const Operations& operations, std::optional<std::uint64_t> number) {
-      if (stop_.load()) return;
-      result.coverage += coverage_of(operations, *assignment.space);
-      CaseResult judged = runner->run(operations);
-      const std::int64_t logits =
-          judged.rows_compared * assignment.run->model.weights.config.vocabulary;
-      if (judged.verdict != Verdict::agree) {
-        look_again({.subject = case_of(assignment, operations), .result = judged, .number = number},
-                   assignment.run->model, ++failures, judged);
-      }
-      result.tallies.front().add(operations, number, std::move(judged), logits);
-    };
-    if (choice.kind == OperationChoice::Kind::random) {
-      for (std::size_t i = result.unit.first; i < result.unit.first + result.unit.count; ++i) {
-        if (stop_.load()) break;
-        const std::uint64_t number = choice.first + i;
-        take(choice.draw(*assignment.space, options_.seed, number), number);
-      }
-    } else {
-      each_longest(*assignment.space, choice.depth, result.unit.first, result.unit.count,
-                   [&](const Operations& operations) { take(operations, std::nullopt); });
-    }
-    result.loss += runner->loss();
-    result.tallies.front().add_refusals(runner->refusals());
-  }
-
-  // A gated case is decided in float64; a failure is shown at once, run again, and made smaller.
-  void look_again(const CaseRecord& record, const ModelData& model, int failures,
-                  CaseResult& judged) {
-    if (judged.mark == Mark::gated) {
-      judged = run_case(record.subject, model, factory_).result;
-    }
-    if (judged.verdict == Verdict::agree || judged.verdict == Verdict::gave_up) return;
-    CaseRecord found = record;
-    found.result = judged;
-    tell(found);
-    if (failures > kRerunsMax) return;
-    const CaseResult again = run_case(record.subject, model, factory_).result;
-    if (again.verdict != judged.verdict) {
-      judged.mark = Mark::flaky;
-      return;
-    }
-    if (failures > kSmallerMax || judged.mark == Mark::widened) return;
-    const SmallerCase smaller = make_smaller(record.subject, judged, model, factory_);
-    const std::lock_guard lock(mutex_);
-    listener_.on_smaller(found, smaller);
+    const OperationUnit::Context context{options_, factory_, stop_,
+                                         [&](const CaseRecord& record) { tell(record); },
+                                         [&](const CaseRecord& record, const SmallerCase& smaller) {
+                                           const std::lock_guard lock(mutex_);
+                                           listener_.on_smaller(record, smaller);
+                                         }};
+    OperationUnit unit(context, *result.unit.assignment, result.tallies.front());
+    unit.run(result.unit.first, result.unit.count);
+    result.coverage = unit.coverage();
+    result.loss = unit.loss();
   }
 
   std::unique_ptr<Bench> take_bench(UnitResult& result, const std::vector<int>& path) {
@@ -328,26 +276,12 @@ class Runner {
             .schedule = schedule};
   }
 
-  Case case_of(const Assignment& assignment, const Operations& operations) const {
-    return {.check = std::string(assignment.checks.front().check->id),
-            .model = assignment.run->model.name,
-            .model_hash = short_hash(assignment.run->model),
-            .scalar = assignment.scalar,
-            .arithmetic = assignment.arithmetic,
-            .cache_kind = assignment.cache,
-            .policy = assignment.checks.front().policy,
-            .seed = options_.seed,
-            .tokens = {},
-            .schedule = {},
-            .operations = operations};
-  }
-
   CaseRecord record_of(const Assignment& assignment, std::size_t check,
                        const TalliedCase& tallied) const {
     const bool prefix = tallied.operations.empty();
     return {.index = tallied.index,
             .subject = prefix ? case_of(assignment, check, tallied.tokens, tallied.schedule)
-                              : case_of(assignment, tallied.operations),
+                              : operations_case(assignment, options_.seed, tallied.operations),
             .result = tallied.result,
             .number = tallied.number};
   }
