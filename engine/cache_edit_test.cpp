@@ -339,7 +339,7 @@ std::string refusal(const CacheKind& kind, const std::vector<std::byte>& state) 
   const KvCache<float>& other = caches.with(5, 2);
   const auto rows = rows_of(other);
   KvCache<float>& cache = caches.pool->make();
-  const std::string message =
+  std::string message =
       error_of([&] { load_rows(*caches.pool, cache, shape(), state, kIdentity); });
   if (message == "no error") return message;
   EXPECT_EQ(cache.length(), 0);
