@@ -24,9 +24,8 @@ struct View {
   [[nodiscard]] View rows_from(int first, int count) const {
     return {data + first, count, features, stride};
   }
-  operator View<const T>() const {
-    return {data, rows, features, stride};
-  }  // NOLINT: as pointers do
+  // Without a cast, as pointers do.
+  operator View<const T>() const { return {data, rows, features, stride}; }
 };
 
 // Memory whose address never depends on the allocator's mood: sums that Eigen starts at an aligned

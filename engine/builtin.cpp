@@ -44,13 +44,6 @@ std::uint64_t identity_of(const Model<T>& model, const CacheKind& kind) {
   return identity;
 }
 
-template <Scalar T>
-RotaryTable<T> negative_angles(const Config& config) {
-  RotaryTable<T> table = rotary_table<T>(config);
-  for (T& sine : table.sine) sine = -sine;
-  return table;
-}
-
 // Rounds the keys and values that a full forward computes as the cache rounds those that it stores.
 template <Scalar T>
 Observer<T> rounding(RowFormat format) {

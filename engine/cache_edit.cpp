@@ -109,6 +109,14 @@ void drop_rows(CachePool<T>& pool, KvCache<T>& cache, int first, int count) {
 }
 
 template <Scalar T>
+RotaryTable<T> negative_angles(const Config& config) {
+  RotaryTable<T> table = rotary_table<T>(config);
+  for (long double& frequency : table.frequencies) frequency = -frequency;
+  for (T& sine : table.sine) sine = -sine;
+  return table;
+}
+
+template <Scalar T>
 void move_back(CachePool<T>& pool, KvCache<T>& cache, int first, int by, const Config& config,
                const RotaryTable<T>& back) {
   pool.own(cache, first);
@@ -200,6 +208,8 @@ std::uint64_t fingerprint(const KvCache<T>& cache) {
 
 template void drop_rows(CachePool<float>&, KvCache<float>&, int, int);
 template void drop_rows(CachePool<double>&, KvCache<double>&, int, int);
+template RotaryTable<float> negative_angles(const Config&);
+template RotaryTable<double> negative_angles(const Config&);
 template void move_back(CachePool<float>&, KvCache<float>&, int, int, const Config&,
                         const RotaryTable<float>&);
 template void move_back(CachePool<double>&, KvCache<double>&, int, int, const Config&,

@@ -13,6 +13,16 @@
 #include "engine/tokens.h"
 
 namespace kvcheck {
+namespace {
+
+// Rows that a cache has slots for. A ring takes any number.
+template <Scalar T>
+int room(const KvCache<T>& cache, int context) {
+  if (!cache.slots().empty()) return static_cast<int>(cache.slots().size());
+  return cache.rings().empty() ? cache.capacity() : context;
+}
+
+}  // namespace
 
 template <Scalar T>
 Cached<T>::Cached(const Model<T>& model, const Ops<T>& ops)
@@ -75,6 +85,22 @@ void Cached<T>::make_plan(std::span<const CacheFeed<T>> feeds) {
   check_plan(feeds);
 }
 
+template <Scalar T>
+void Cached<T>::check_lengths(std::span<const CacheFeed<T>> feeds) const {
+  std::size_t tokens = 0;
+  for (const CacheFeed<T>& feed : feeds) tokens += feed.tokens.size();
+  if (plan_.rows.size() != tokens) {
+    throw EngineError(fmt::format("a plan of {} rows for {} tokens", plan_.rows.size(), tokens));
+  }
+  for (std::size_t s = 0; s < feeds.size(); ++s) {
+    const int most = room(*feeds[s].cache, model_.config.context);
+    if (plan_.length_after[s] < 0 || plan_.length_after[s] > most) {
+      throw EngineError(fmt::format("a planned length of {}, where there is room for {} rows",
+                                    plan_.length_after[s], most));
+    }
+  }
+}
+
 // A plan may be wrong, and is then carried out, but not outside of what there is.
 template <Scalar T>
 void Cached<T>::check_plan(std::span<const CacheFeed<T>> feeds) const {
@@ -93,12 +119,16 @@ void Cached<T>::check_plan(std::span<const CacheFeed<T>> feeds) const {
       !all_within(plan_.view_of_layer, layers, static_cast<int>(plan_.views.size())) ||
       !all_within(plan_.kv_head_of, static_cast<std::size_t>(config.query_heads),
                   config.kv_heads) ||
-      !all_within(plan_.length_after, feeds.size(), config.context + 1)) {
-    throw EngineError("a plan names a layer, K/V head, view or length that there is not");
+      plan_.length_after.size() != feeds.size()) {
+    throw EngineError("a plan names a layer, K/V head, view or sequence that there is not");
   }
+  check_lengths(feeds);
   for (const PlannedRow& row : plan_.rows) {
-    if (!within(row.sequence, feeds.size()) ||
-        !within(row.position, static_cast<std::size_t>(config.context))) {
+    if (!within(row.sequence, feeds.size())) {
+      throw EngineError(fmt::format("a planned row of sequence {} of {} that are fed", row.sequence,
+                                    feeds.size()));
+    }
+    if (!within(row.position, static_cast<std::size_t>(config.context))) {
       throw EngineError(fmt::format("a planned position {} lies past the context of {}",
                                     row.position, config.context));
     }

@@ -40,6 +40,7 @@ class Cached {
  private:
   void make_plan(std::span<const CacheFeed<T>> feeds);
   void check_plan(std::span<const CacheFeed<T>> feeds) const;
+  void check_lengths(std::span<const CacheFeed<T>> feeds) const;
   void check_view(int view, std::span<const CacheFeed<T>> feeds) const;
   [[nodiscard]] int slots_of(int view, const KvStore<T>& store) const;
   void embed(std::span<const CacheFeed<T>> feeds);

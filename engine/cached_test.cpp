@@ -9,7 +9,12 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <limits>
+#include <string_view>
+#include <utility>
 
+#include "engine/cache_edit.h"
+#include "engine/cache_pool.h"
 #include "engine/error.h"
 #include "engine/generated.h"
 #include "engine/test_support.h"
@@ -315,6 +320,167 @@ TEST(Cached, a_slot_outside_the_cache_breaks_the_engine) {
   for (const int slot : {-1, 1000}) {
     const auto rewrite = [slot](StepPlan& plan) { plan.rows[0].slot = slot; };
     EXPECT_THROW((void)rewritten("gen:wide:1", Arithmetic::row, rewrite), EngineError);
+  }
+}
+
+// ---- Plans that nobody can carry out
+
+// Layer 0 sees four rows, layer 1 all of them; four query heads share two K/V heads.
+Model<float> windowed_model() {
+  Config config = tiny_config();
+  config.vocabulary = 7;
+  config.width = 8;
+  config.layers = 2;
+  config.query_heads = 4;
+  config.kv_heads = 2;
+  config.head_size = 2;
+  config.mlp_width = 8;
+  config.context = 16;
+  config.positions = Positions::rotary;
+  config.windows = {4, 0};
+  return random_model(config, WeightScales{}, 3);
+}
+
+// What comes of feeding two tokens after six by a rewritten plan: "EngineError", or "" if the plan
+// was carried out. A plan that was refused must have changed nothing.
+std::string outcome(const CacheKind& kind, const PlanRewrite& rewrite) {
+  const Model<float> model = windowed_model();
+  const auto pool = make_pool<float>(model.config, kind, 1);
+  Cached<float> cached(model, row_ops<float>());
+  KvCache<float>& cache = pool->make();
+  const auto feed = [&](const Tokens& tokens) {
+    const CacheFeed<float> one{&cache, tokens};
+    pool->reserve(std::span(&one, 1));
+    (void)cached.feed(std::span(&one, 1), Rows::last);
+  };
+  feed({0, 1, 2, 3, 4, 5});
+  const std::uint64_t before = fingerprint(cache);
+  cached.rewrite_plans(rewrite);
+  try {
+    feed({6, 0});
+    return "";
+  } catch (const EngineError&) {
+    EXPECT_EQ(cache.length(), 6);
+    EXPECT_EQ(fingerprint(cache), before);
+    EXPECT_TRUE(cache.store().guards_intact());
+    return "EngineError";
+  }
+}
+
+struct PlannedIndex {
+  std::string_view what;
+  int& (*of)(StepPlan&);
+  int end;
+  CacheKind kind = {};
+};
+
+constexpr CacheKind kRing{.layout = CacheLayout::ring};
+const PlannedIndex kIndices[] = {
+    {"write_store", [](StepPlan& p) -> int& { return p.write_store[1]; }, 2},
+    {"read_store", [](StepPlan& p) -> int& { return p.read_store[0]; }, 2},
+    {"view_of_layer", [](StepPlan& p) -> int& { return p.view_of_layer[1]; }, 2},
+    {"kv_head_of", [](StepPlan& p) -> int& { return p.kv_head_of[3]; }, 2},
+    {"length_after", [](StepPlan& p) -> int& { return p.length_after[0]; }, 17},
+    {"sequence", [](StepPlan& p) -> int& { return p.rows[1].sequence; }, 1},
+    {"position", [](StepPlan& p) -> int& { return p.rows[1].position; }, 16},
+    {"slot", [](StepPlan& p) -> int& { return p.rows[1].slot; }, 16},
+    {"seen slot", [](StepPlan& p) -> int& { return p.views[1].slots.back(); }, 16},
+    {"slot written to a ring", [](StepPlan& p) -> int& { return p.views[0].write[1]; }, 4, kRing},
+    {"slot seen in a ring", [](StepPlan& p) -> int& { return p.views[0].slots[2]; }, 4, kRing},
+    {"length of a ring", [](StepPlan& p) -> int& { return p.length_after[0]; }, 17, kRing},
+};
+
+TEST(Cached, an_index_outside_of_what_there_is_breaks_the_engine) {
+  for (const PlannedIndex& index : kIndices) {
+    for (const int bad : {-1, index.end, index.end + 1000, std::numeric_limits<int>::max(),
+                          std::numeric_limits<int>::min()}) {
+      const auto rewrite = [&](StepPlan& plan) { index.of(plan) = bad; };
+      EXPECT_EQ(outcome(index.kind, rewrite), "EngineError") << index.what << " " << bad;
+    }
+  }
+}
+
+TEST(Cached, a_wrong_index_within_what_there_is_is_carried_out) {
+  for (const PlannedIndex& index : kIndices) {
+    for (const int wrong : {0, index.end - 1}) {
+      const auto rewrite = [&](StepPlan& plan) { index.of(plan) = wrong; };
+      EXPECT_EQ(outcome(index.kind, rewrite), "") << index.what << " " << wrong;
+    }
+  }
+}
+
+TEST(Cached, a_row_in_a_ring_that_is_not_planned_as_one_breaks_the_engine) {
+  EXPECT_EQ(outcome(kRing, [](StepPlan& plan) { plan.views[0].write.clear(); }), "EngineError");
+}
+
+TEST(Cached, a_row_that_sees_nothing_breaks_the_engine) {
+  for (const std::size_t row : {0U, 1U}) {
+    const auto rewrite = [&](StepPlan& plan) {
+      SlotView& view = plan.views[0];
+      const int hidden = static_cast<int>(view.of(static_cast<int>(row)).size());
+      view.slots.erase(view.slots.end() - hidden, view.slots.end());
+      for (std::size_t r = row + 1; r < view.first.size(); ++r) view.first[r] -= hidden;
+    };
+    EXPECT_EQ(outcome({}, rewrite), "EngineError") << row;
+  }
+}
+
+TEST(Cached, lists_of_a_plan_that_do_not_fit_each_other_break_the_engine) {
+  const std::pair<std::string_view, void (*)(StepPlan&)> rewrites[] = {
+      {"views from 1 on", [](StepPlan& p) { p.views[0].first[0] = 1; }},
+      {"views from -1 on", [](StepPlan& p) { p.views[0].first[0] = -1; }},
+      {"views that end early", [](StepPlan& p) { --p.views[0].first[2]; }},
+      {"views that end late", [](StepPlan& p) { ++p.views[0].first[2]; }},
+      {"views that go back", [](StepPlan& p) { p.views[0].first[1] = 1000; }},
+      {"views of fewer rows", [](StepPlan& p) { p.views[1].first.pop_back(); }},
+      {"no view", [](StepPlan& p) { p.views.clear(); }},
+      {"a view of no row", [](StepPlan& p) { p.views[1].first.clear(); }},
+      {"one slot written", [](StepPlan& p) { p.views[0].write.assign(1, 0); }},
+      {"three slots written", [](StepPlan& p) { p.views[0].write.assign(3, 0); }},
+      {"a layer without a store", [](StepPlan& p) { p.write_store.pop_back(); }},
+      {"a layer without rows", [](StepPlan& p) { p.read_store.pop_back(); }},
+      {"a layer without a view", [](StepPlan& p) { p.view_of_layer.pop_back(); }},
+      {"a head too few", [](StepPlan& p) { p.kv_head_of.pop_back(); }},
+      {"a head too many", [](StepPlan& p) { p.kv_head_of.push_back(0); }},
+      {"no length", [](StepPlan& p) { p.length_after.clear(); }},
+      {"two lengths", [](StepPlan& p) { p.length_after.push_back(8); }},
+      {"no rows", [](StepPlan& p) { p.rows.clear(); }},
+  };
+  for (const auto& [what, rewrite] : rewrites) {
+    EXPECT_EQ(outcome({}, rewrite), "EngineError") << what;
+  }
+}
+
+// Every list is as long as the others, but the tokens are two.
+TEST(Cached, a_plan_of_fewer_or_more_rows_than_tokens_breaks_the_engine) {
+  const auto fewer = [](StepPlan& plan) {
+    plan.rows.pop_back();
+    for (SlotView& view : plan.views) {
+      view.first.pop_back();
+      view.slots.resize(static_cast<std::size_t>(view.first.back()));
+    }
+  };
+  const auto more = [](StepPlan& plan) {
+    plan.rows.push_back(plan.rows.back());
+    for (SlotView& view : plan.views) {
+      view.slots.push_back(0);
+      view.first.push_back(static_cast<int>(view.slots.size()));
+    }
+  };
+  EXPECT_EQ(outcome({}, fewer), "EngineError");
+  EXPECT_EQ(outcome({}, more), "EngineError");
+}
+
+// What a cache holds is looked up later by these rows: each needs a slot.
+TEST(Cached, a_length_past_the_slots_of_a_cache_breaks_the_engine) {
+  for (const auto* name : {"growing", "paged:1", "paged:3", "padded-left", "padded-right"}) {
+    const CacheKind kind = cache_kind(name, "test");
+    const auto set = [](int length) {
+      return [length](StepPlan& plan) { plan.length_after[0] = length; };
+    };
+    EXPECT_EQ(outcome(kind, set(9)), "EngineError") << name;
+    EXPECT_EQ(outcome(kind, set(8)), "") << name;  // a power of two: it has not grown further
+    EXPECT_EQ(outcome(kind, set(7)), "") << name;
   }
 }
 

@@ -68,14 +68,14 @@ constexpr T reciprocal_factorial(int n) {
   return static_cast<T>(1 / product);
 }
 
-// The terms r^(i - n) / i! from i = n on, Horner's way; by recursion, since a loop would keep the
+// The terms r^(i - N) / i! from i = N on, Horner's way; by recursion, since a loop would keep the
 // compiler from running the elements of a block side by side.
-template <int n, typename T>
+template <int N, typename T>
 inline T exponential_series(T r) {
-  if constexpr (n == ExpConstants<T>::kTerms) {
-    return reciprocal_factorial<T>(n);
+  if constexpr (N == ExpConstants<T>::kTerms) {
+    return reciprocal_factorial<T>(N);
   } else {
-    return exponential_series<n + 1>(r) * r + reciprocal_factorial<T>(n);
+    return exponential_series<N + 1>(r) * r + reciprocal_factorial<T>(N);
   }
 }
 

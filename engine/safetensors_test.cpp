@@ -275,20 +275,21 @@ RC_GTEST_PROP(Safetensors, reading_gives_back_every_bit_that_was_written, (std::
 
 // Anything but an Error, a crash among them, ends the test.
 RC_GTEST_PROP(Safetensors, any_changed_bytes_give_a_model_or_an_error, ()) {
-  static const std::string good = whole(kHeader, kData);
-  std::string bytes = good;
+  static const std::string kGood = whole(kHeader, kData);
+  std::string bytes = kGood;
   const int changes = *rc::gen::inRange(1, 5).as("changes");
   for (int i = 0; i < changes; ++i) {
-    const auto at = *rc::gen::resize(100, rc::gen::inRange<std::size_t>(0, good.size())).as("at");
+    const auto at = *rc::gen::resize(100, rc::gen::inRange<std::size_t>(0, kGood.size())).as("at");
     bytes[at] = *rc::gen::element('{', '}', '[', ']', '"', ',', ':', '-', '0', '9', 'e', '\xff');
   }
   (void)read_error(bytes);
 }
 
 RC_GTEST_PROP(Safetensors, every_shortened_file_is_an_error, ()) {
-  static const std::string good = whole(kHeader, kData);
-  const auto size = *rc::gen::resize(100, rc::gen::inRange<std::size_t>(0, good.size())).as("size");
-  RC_ASSERT(read_error(good.substr(0, size)) != "no error");
+  static const std::string kGood = whole(kHeader, kData);
+  const auto size =
+      *rc::gen::resize(100, rc::gen::inRange<std::size_t>(0, kGood.size())).as("size");
+  RC_ASSERT(read_error(kGood.substr(0, size)) != "no error");
 }
 
 }  // namespace

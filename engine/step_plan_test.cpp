@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The plan of a step over flat caches answers every question of a cache as worked out by hand.
+// The plan of a step answers every question of a cache as worked out by hand.
 #include "engine/step_plan.h"
 
 #include <gmock/gmock.h>
@@ -47,6 +47,7 @@ std::vector<std::vector<int>> contents(const StepPlan& plan) {
   for (const SlotView& view : plan.views) {
     all.push_back(view.first);
     all.push_back(view.slots);
+    all.push_back(view.write);
   }
   all.insert(all.end(), {plan.length_after, plan.view_of_layer, plan.kv_head_of, plan.write_store,
                          plan.read_store});
@@ -129,6 +130,101 @@ TEST(StepPlan, nothing_of_a_bigger_plan_is_left_in_a_smaller_one) {
   plan_step(small, std::vector<PlannedFeed>{{1, 1}}, plan);
   EXPECT_THAT(contents(plan), ElementsAreArray(contents(planned(small, {{1, 1}}))));
   EXPECT_EQ(plan.views.size(), 1U);
+}
+
+TEST(StepPlan, rows_lie_in_the_slots_that_a_cache_gives_them) {
+  const std::vector<int> slots{7, 3, 9, 1, 5};  // one more than is fed
+  const StepPlan plan = planned(config_with({0, 2}), {{.held = 2, .tokens = 2, .slots = slots}});
+  EXPECT_THAT(rows_of(plan), ElementsAre(ElementsAre(0, 2, 9), ElementsAre(0, 3, 1)));
+  EXPECT_THAT(plan.length_after, ElementsAre(4));
+  EXPECT_THAT(slots_of(plan, 0, 0), ElementsAre(7, 3, 9));
+  EXPECT_THAT(slots_of(plan, 0, 1), ElementsAre(7, 3, 9, 1));
+  EXPECT_THAT(slots_of(plan, 1, 0), ElementsAre(3, 9));
+  EXPECT_THAT(slots_of(plan, 1, 1), ElementsAre(9, 1));
+  EXPECT_THAT(plan.views[0].write, IsEmpty());
+}
+
+TEST(StepPlan, every_feed_of_a_step_has_slots_of_its_own) {
+  const std::vector<int> first{4, 5}, second{0, 8, 2};
+  const StepPlan plan = planned(config_with({0}), {{.held = 1, .tokens = 1, .slots = first},
+                                                   {.held = 2, .tokens = 1, .slots = second},
+                                                   {.held = 1, .tokens = 1}});
+  EXPECT_THAT(rows_of(plan),
+              ElementsAre(ElementsAre(0, 1, 5), ElementsAre(1, 2, 2), ElementsAre(2, 1, 1)));
+  EXPECT_THAT(slots_of(plan, 0, 0), ElementsAre(4, 5));
+  EXPECT_THAT(slots_of(plan, 0, 1), ElementsAre(0, 8, 2));
+  EXPECT_THAT(slots_of(plan, 0, 2), ElementsAre(0, 1));
+}
+
+// Rows 1 to 4 of 7 were dropped: the next position is 7, four ahead of the rows.
+TEST(StepPlan, a_window_counts_positions_and_not_rows) {
+  const std::vector<int> positions{0, 5, 6};
+  const StepPlan plan = planned(config_with({0, 3, 2, 8}),
+                                {{.held = 3, .tokens = 2, .ahead = 4, .positions = positions}});
+  EXPECT_THAT(rows_of(plan), ElementsAre(ElementsAre(0, 7, 3), ElementsAre(0, 8, 4)));
+  EXPECT_THAT(plan.length_after, ElementsAre(5));
+  EXPECT_THAT(slots_of(plan, 0, 0), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(slots_of(plan, 0, 1), ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(slots_of(plan, 1, 0), ElementsAre(1, 2, 3));  // positions 5, 6, 7
+  EXPECT_THAT(slots_of(plan, 1, 1), ElementsAre(2, 3, 4));
+  EXPECT_THAT(slots_of(plan, 2, 0), ElementsAre(2, 3));
+  EXPECT_THAT(slots_of(plan, 2, 1), ElementsAre(3, 4));
+  EXPECT_THAT(slots_of(plan, 3, 0), ElementsAre(0, 1, 2, 3));  // from position 0 on
+  EXPECT_THAT(slots_of(plan, 3, 1), ElementsAre(1, 2, 3, 4));
+}
+
+TEST(StepPlan, rows_that_are_too_far_behind_are_not_seen_at_all) {
+  const std::vector<int> positions{0, 1, 2};
+  const StepPlan last_dropped =
+      planned(config_with({4}), {{.held = 3, .tokens = 2, .ahead = 5, .positions = positions}});
+  EXPECT_THAT(slots_of(last_dropped, 0, 0), ElementsAre(3));
+  EXPECT_THAT(slots_of(last_dropped, 0, 1), ElementsAre(3, 4));
+  const StepPlan all_dropped = planned(config_with({4}), {{.held = 0, .tokens = 2, .ahead = 6}});
+  EXPECT_THAT(rows_of(all_dropped), ElementsAre(ElementsAre(0, 6, 0), ElementsAre(0, 7, 1)));
+  EXPECT_THAT(slots_of(all_dropped, 0, 0), ElementsAre(0));
+  EXPECT_THAT(slots_of(all_dropped, 0, 1), ElementsAre(0, 1));
+}
+
+TEST(StepPlan, positions_and_slots_are_given_together) {
+  const std::vector<int> positions{0, 3, 4}, slots{6, 2, 8, 0};
+  const StepPlan plan =
+      planned(config_with({3}),
+              {{.held = 3, .tokens = 1, .ahead = 2, .slots = slots, .positions = positions}});
+  EXPECT_THAT(rows_of(plan), ElementsAre(ElementsAre(0, 5, 0)));
+  EXPECT_THAT(slots_of(plan, 0, 0), ElementsAre(2, 8, 0));
+}
+
+TEST(StepPlan, a_ring_takes_its_rows_modulo_its_length) {
+  const std::vector<int> rings{4, 0};
+  const StepPlan plan = planned(config_with({4, 0}), {{.held = 6, .tokens = 3, .rings = rings}});
+  EXPECT_THAT(rows_of(plan),
+              ElementsAre(ElementsAre(0, 6, 6), ElementsAre(0, 7, 7), ElementsAre(0, 8, 8)));
+  EXPECT_THAT(plan.views.at(0).write, ElementsAre(2, 3, 0));
+  EXPECT_THAT(slots_of(plan, 0, 0), ElementsAre(3, 0, 1, 2));  // rows 3 to 6
+  EXPECT_THAT(slots_of(plan, 0, 1), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(slots_of(plan, 0, 2), ElementsAre(1, 2, 3, 0));
+  EXPECT_THAT(plan.views.at(1).write, IsEmpty());
+  EXPECT_THAT(slots_of(plan, 1, 0), ElementsAre(0, 1, 2, 3, 4, 5, 6));
+}
+
+TEST(StepPlan, rings_of_several_feeds_are_written_in_the_order_of_the_rows) {
+  const std::vector<int> rings{2};
+  const StepPlan plan = planned(config_with({2}), {{.held = 3, .tokens = 1, .rings = rings},
+                                                   {.held = 0, .tokens = 3, .rings = rings}});
+  EXPECT_THAT(plan.views.at(0).write, ElementsAre(1, 0, 1, 0));
+  EXPECT_THAT(slots_of(plan, 0, 0), ElementsAre(0, 1));
+  EXPECT_THAT(slots_of(plan, 0, 1), ElementsAre(0));
+  EXPECT_THAT(slots_of(plan, 0, 2), ElementsAre(0, 1));
+  EXPECT_THAT(slots_of(plan, 0, 3), ElementsAre(1, 0));
+}
+
+TEST(StepPlan, nothing_of_a_ring_is_left_in_a_plan_without) {
+  const Config config = config_with({2});
+  const std::vector<int> rings{2};
+  StepPlan plan;
+  plan_step(config, std::vector<PlannedFeed>{{.held = 3, .tokens = 2, .rings = rings}}, plan);
+  plan_step(config, std::vector<PlannedFeed>{{.held = 1, .tokens = 1}}, plan);
+  EXPECT_THAT(contents(plan), ElementsAreArray(contents(planned(config, {{1, 1}}))));
 }
 
 TEST(StepPlan, no_feeds_plan_no_rows) {

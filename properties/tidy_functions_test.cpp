@@ -103,20 +103,20 @@ bool assigns(const string& head) {
 }
 
 // What a pair of braces holds: declarations, the body of a function, a part of one, or values.
-enum class Block { kScope, kFunction, kStatements, kValues };
+enum class Block { scope, function, statements, values };
 
 // What the braces hold that follow `head` outside of functions and values.
 Block block_after(const string& head) {
   static const std::array<string, 4> kTypes{"struct ", "class ", "union ", "enum "};
-  if (head.empty()) return Block::kFunction;  // after a constructor's last member{}
-  if (contains_word(head, "namespace") || head == "extern") return Block::kScope;
+  if (head.empty()) return Block::function;  // after a constructor's last member{}
+  if (contains_word(head, "namespace") || head == "extern") return Block::scope;
   const string name = without_template(head);
-  if (assigns(name)) return Block::kValues;
+  if (assigns(name)) return Block::values;
   const bool is_type =
       name.back() != ')' && std::any_of(kTypes.begin(), kTypes.end(),
                                         [&](const string& type) { return name.starts_with(type); });
-  if (is_type) return Block::kScope;
-  return name.find(')') != string::npos ? Block::kFunction : Block::kValues;
+  if (is_type) return Block::scope;
+  return name.find(')') != string::npos ? Block::function : Block::values;
 }
 
 class FunctionFinder {
@@ -163,10 +163,10 @@ class FunctionFinder {
   }
 
   Block block() const {
-    const Block around = frames_.empty() ? Block::kScope : frames_.back().block;
-    if (around == Block::kFunction || around == Block::kStatements) return Block::kStatements;
-    if (begins_lambda(head_)) return Block::kFunction;
-    if (around == Block::kValues || parentheses_ > 0) return Block::kValues;
+    const Block around = frames_.empty() ? Block::scope : frames_.back().block;
+    if (around == Block::function || around == Block::statements) return Block::statements;
+    if (begins_lambda(head_)) return Block::function;
+    if (around == Block::values || parentheses_ > 0) return Block::values;
     return block_after(trimmed(head_));
   }
 
@@ -180,7 +180,7 @@ class FunctionFinder {
     if (frames_.empty()) return;
     const Frame frame = frames_.back();
     frames_.pop_back();
-    if (frame.block == Block::kFunction) functions_.push_back({frame.first_line, line_});
+    if (frame.block == Block::function) functions_.push_back({frame.first_line, line_});
     parentheses_ = frame.parentheses;
     begin_head();
   }

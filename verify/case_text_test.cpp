@@ -112,7 +112,7 @@ TEST(CaseToken, with_a_schedule_that_its_check_does_not_look_at_is_an_error) {
     subject.check = check;
     subject.schedule = std::move(schedule);
     const std::string json = error_of([&] { (void)parse_case_json(to_json(subject), "f"); });
-    const std::string token = error_of([&] { (void)parse_token(to_token(subject), "f"); });
+    std::string token = error_of([&] { (void)parse_token(to_token(subject), "f"); });
     EXPECT_EQ(json, token);
     return token;
   };

@@ -13,9 +13,9 @@
 namespace kvcheck {
 namespace {
 
-template <Source source>
+template <Source Wanted>
 bool over(const Subject& subject) {
-  return subject.source == source;
+  return subject.source == Wanted;
 }
 
 // Not a walk over prefixes.

@@ -246,7 +246,7 @@ class BadModel : public testing::Test {
 
   std::string said(std::string_view file, std::string_view text) const {
     write_bytes(kvcheck_ / "model" / file, text);
-    const std::string message = complaint(kvcheck_.run("verify model"));
+    std::string message = complaint(kvcheck_.run("verify model"));
     EXPECT_EQ(complaint(kvcheck_.run("inspect model")), message);
     EXPECT_FALSE(fs::exists(kvcheck_ / "kvcheck-runs"));
     return message;
