@@ -111,6 +111,11 @@ TEST(SummaryJson, a_run_without_checks_is_read_back_too) {
   EXPECT_EQ(summary_json(read_text_as_summary(text)), text);
 }
 
+TEST(SummaryJson, names_the_kind_of_cache) {
+  EXPECT_EQ(summary_check(operations_check()).cache_kind, "paged:2");
+  EXPECT_EQ(summary_check(diverging_check()).cache_kind, "flat");
+}
+
 TEST(SummaryJson, counts_every_mark) {
   CheckSummary summary;
   summary.counts.flaky = 1;

@@ -110,6 +110,37 @@ TEST(WorstListing, gives_every_case_with_its_command) {
   EXPECT_EQ(worst_listing(WorstRows<PrefixRow>().checks()), "");
 }
 
+TEST(WorstListing, of_operations_says_where_they_failed) {
+  WorstRows<OperationRow> worst;
+  OperationRow agreeing = operation_row(operations_record(), "");
+  agreeing.verdict = Verdict::agree;
+  agreeing.number = 1;
+  worst.add(agreeing);
+  worst.add(operation_row(operations_record(), "kvcheck repro kv1:o"));
+  CaseRecord broken = operations_record();
+  broken.result = {.verdict = Verdict::broken, .mark = Mark::crash, .step = 0};
+  worst.add(operation_row(broken, ""));
+  EXPECT_EQ(worst_listing(worst.checks()),
+            "operations: worst 3 of 3 cases\n"
+            "  diverge  case 3 of gen:plain:1 (paged:2, matrix f32), open.feed:0x3: 0.0312 at "
+            "operation 2, position 2, ratio 1.25e+04\n"
+            "    kvcheck repro kv1:o\n"
+            "  broken  case 3 of gen:plain:1 (paged:2, matrix f32), open.feed:0x3 [crash]: "
+            "operation 1\n"
+            "  agree  case 1 of gen:plain:1 (paged:2, matrix f32), open.feed:0x3: 0.0312 at "
+            "operation 2, position 2, ratio 1.25e+04\n");
+}
+
+TEST(WorstRows, of_equal_operations_stand_by_case_then_by_kind_of_cache) {
+  OperationRow first = operation_row(operations_record(), "");
+  OperationRow second = first;
+  second.cache_kind = "ring";
+  EXPECT_TRUE(is_worse(first, second));
+  EXPECT_FALSE(is_worse(second, first));
+  first.number = 9;
+  EXPECT_TRUE(is_worse(second, first));
+}
+
 TEST(WorstListing, control_characters_from_a_file_do_not_reach_the_terminal) {
   PrefixRow row = row_of(1, Verdict::agree, 1, 1);
   row.model = "\x1b[2J";
