@@ -144,7 +144,7 @@ TEST(CaseToken, of_operations_has_them_instead_of_tokens) {
   EXPECT_EQ(to_token(operations_case()),
             "kv1:check=operations,model=gen:plain:7,sha256=0123abcd,engine=builtin,scalar=f64,"
             "arithmetic=row,cache=paged:2,policy=abs:1e-05,seed=18446744073709551615,"
-            "operations=open.feed:0x3.open.prompt:1%400x3+1.reorder:0-1%401-1.shift:0x1-2");
+            "operations=open.feed:0x3.open.prompt:1@0x3+1.reorder:0-1@1-1.shift:0x1-2");
 }
 
 TEST(CaseText, of_operations_is_read_as_it_was_written_for_every_kind_of_cache) {
