@@ -89,7 +89,7 @@ TEST(TableRow, of_operations_names_the_kind_of_cache_and_their_end) {
   const TableRow row = table_row(summary, kWords);
   EXPECT_EQ(row.check, "operations paged:2");
   EXPECT_EQ(row.prefixes, 2);
-  EXPECT_EQ(row.prefix, "...0.truncate:1x2.feed:1x4");
+  EXPECT_EQ(row.prefix, "...truncate:1x2.feed:1x4");
   EXPECT_EQ(row.position, 2);
   summary.worst_difference->result.row->max_abs_difference = 0;
   EXPECT_EQ(table_row(summary, kWords).prefix, "");

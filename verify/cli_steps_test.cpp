@@ -57,9 +57,10 @@ TEST(StepsText, has_a_line_for_each_step_and_each_further_sequence) {
 
 TEST(StepsText, names_blocks_of_pages_and_lanes_of_a_batch) {
   const Operations operations = operations_of("open");
-  const std::vector<ShownStep> paged{{0, {sequence(0, {0, 1, 2}, {6, 7, 2}, {3, 1})}}};
+  const std::vector<ShownStep> paged{
+      {0, {sequence(0, {0, 1, 2}, {6, 7, 2}, {3, 1})}, 0, 0, {}, ""}};
   EXPECT_THAT(steps_text(operations, paged, kPaged, {}), HasSubstr("     3     3  blocks 3,1\n"));
-  const std::vector<ShownStep> lanes{{0, {sequence(0, {0, 1}, {2, 3}, {1})}}};
+  const std::vector<ShownStep> lanes{{0, {sequence(0, {0, 1}, {2, 3}, {1})}, 0, 0, {}, ""}};
   EXPECT_THAT(steps_text(operations, lanes, kLeft, {}),
               HasSubstr("     2     2  lane 1; slots 2-3\n"));
 }
@@ -70,9 +71,9 @@ TEST(StepsText, tells_what_nothing_was_seen_of) {
                                      {2, {sequence(0, {0}, {0})}, 1, 0, {}, ""}};
   CaseResult result{.verdict = Verdict::broken, .step = 3, .note = "gone"};
   const std::string text = steps_text(operations, steps, kFlat, result);
-  EXPECT_THAT(text, HasSubstr("   2  truncate:0x0                          left out: not valid "
+  EXPECT_THAT(text, HasSubstr("   2  truncate:0x0                        left out: not valid "
                               "after the refusal\n"));
-  EXPECT_THAT(text, HasSubstr("   4  feed:0x1                              engine failed\n"));
+  EXPECT_THAT(text, HasSubstr("   4  feed:0x1                            engine failed\n"));
   result.verdict = Verdict::diverge;
   EXPECT_THAT(steps_text(operations, steps, kFlat, result), HasSubstr("  refused\n"));
 }
