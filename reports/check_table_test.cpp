@@ -81,6 +81,27 @@ TEST(TableRow, names_a_scalar_that_is_not_the_usual_one) {
   EXPECT_EQ(table_row(summary, kWords).arithmetic, "matrix f64");
 }
 
+TEST(TableRow, of_operations_names_the_kind_of_cache_and_their_end) {
+  CheckSummary summary = operations_check();
+  summary.worst_difference = operations_record();
+  summary.worst_difference->subject.operations =
+      parse_operations("open.feed:0x3.fork:0.truncate:1x2.feed:1x4", "test");
+  const TableRow row = table_row(summary, kWords);
+  EXPECT_EQ(row.check, "operations paged:2");
+  EXPECT_EQ(row.prefixes, 2);
+  EXPECT_EQ(row.prefix, "...truncate:1x2.feed:1x4");
+  EXPECT_EQ(row.position, 2);
+  summary.worst_difference->result.row->max_abs_difference = 0;
+  EXPECT_EQ(table_row(summary, kWords).prefix, "");
+}
+
+TEST(OperationsText, keeps_the_end_of_a_long_sequence) {
+  EXPECT_EQ(operations_text(parse_operations("open.feed:0x3", "test")), "open.feed:0x3");
+  const std::string text = operations_text(Operations(100, Operation{Verb::open, {}, {}}));
+  EXPECT_EQ(text, "...n.open.open.open.open");
+  EXPECT_EQ(text.size(), kPrefixTextMax);
+}
+
 TEST(PrefixText, is_words_or_ids) {
   const std::vector<int> tokens{0, 2, 4};
   EXPECT_EQ(prefix_text(tokens, kWords), "<bos> the cat");

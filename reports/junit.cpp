@@ -79,10 +79,20 @@ std::string_view element_of(Verdict verdict) {
   return "error";
 }
 
+// Unlike that of every other check of the model: one is run on each kind of cache, another under
+// each policy that a stored failure was judged by.
+std::string test_name(const SummaryCheck& check) {
+  const bool on_kinds = check.id == kOperationsCheck || check.cache_kind != "flat";
+  const bool by_policy = check.id == "stored";
+  return fmt::format("{}{} ({} {}{})", check.id, on_kinds ? " " + check.cache_kind : "",
+                     name(check.arithmetic), name(check.scalar),
+                     by_policy ? ", " + check.policy : "");
+}
+
 std::string test_case(const SummaryCheck& check, const FirstFailure* failure) {
-  const std::string head = fmt::format(
-      "    <testcase classname=\"{}\" name=\"{} ({} {})\" time=\"{:.3f}\"", xml_text(check.model),
-      xml_text(check.id), name(check.arithmetic), name(check.scalar), check.seconds);
+  const std::string head =
+      fmt::format("    <testcase classname=\"{}\" name=\"{}\" time=\"{:.3f}\"",
+                  xml_text(check.model), xml_text(test_name(check)), check.seconds);
   const std::string_view element = element_of(check.verdict);
   if (element.empty()) return head + "/>\n";
   const std::string text = xml_text(details(check, failure));
@@ -114,6 +124,11 @@ std::string test_suite(const Suite& suite, const FirstFailures& failures) {
                      totals.attributes(), cases);
 }
 
+// Stored failures that were judged alike stand together, whatever their kinds of cache.
+std::string kind_of(const CaseRecord& record) {
+  return name(record.reported_as.empty() ? record.subject.cache_kind : CacheKind{});
+}
+
 std::string_view entity_of(char c) {
   switch (c) {
     case '&':
@@ -138,14 +153,14 @@ void FirstFailures::add(const CaseRecord& record, std::string_view reproduce) {
   if (verdict != Verdict::diverge && verdict != Verdict::broken) return;
   const Case& subject = record.subject;
   FirstFailure& first = first_[Key(subject.model, record.check(), subject.arithmetic,
-                                   subject.scalar, to_text(subject.policy))];
+                                   subject.scalar, to_text(subject.policy), kind_of(record))];
   if (first.verdict >= verdict) return;
   first = FirstFailure{verdict, record.result.note, std::string(reproduce)};
 }
 
 const FirstFailure* FirstFailures::find(const SummaryCheck& check) const {
-  const auto found =
-      first_.find(Key(check.model, check.id, check.arithmetic, check.scalar, check.policy));
+  const auto found = first_.find(
+      Key(check.model, check.id, check.arithmetic, check.scalar, check.policy, check.cache_kind));
   return found == first_.end() ? nullptr : &found->second;
 }
 

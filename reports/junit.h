@@ -28,9 +28,10 @@ class FirstFailures {
   [[nodiscard]] const FirstFailure* find(const SummaryCheck& check) const;
 
  private:
-  // Model, check, arithmetic, scalar (that the case was to be run in, whatever it was decided in)
-  // and policy.
-  using Key = std::tuple<std::string, std::string, Arithmetic, ScalarKind, std::string>;
+  // Model, check, arithmetic, scalar (that the case was to be run in, whatever it was decided in),
+  // policy and kind of cache.
+  using Key =
+      std::tuple<std::string, std::string, Arithmetic, ScalarKind, std::string, std::string>;
   std::map<Key, FirstFailure> first_;
 };
 

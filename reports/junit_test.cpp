@@ -71,6 +71,40 @@ TEST(Junit, has_a_suite_for_each_model_and_a_case_for_each_check) {
 )xml");
 }
 
+// Readers take two cases of one name for one.
+TEST(Junit, names_are_unlike_where_only_the_kind_of_cache_or_the_policy_differs) {
+  CheckSummary flat = operations_check();
+  flat.cache_kind = {};
+  CheckSummary on_ring = agreeing_check();
+  on_ring.cache_kind = {.layout = CacheLayout::ring};
+  CheckSummary stored = agreeing_check();
+  stored.check = "stored";
+  CheckSummary stored_otherwise = stored;
+  stored_otherwise.policy = NoiseLimit{};
+  const std::string xml = junit_xml(
+      summary_of({operations_check(), flat, agreeing_check(), on_ring, stored, stored_otherwise}),
+      {});
+  for (const char* name : {"operations paged:2 (matrix f32)", "operations flat (matrix f32)",
+                           "corpus-prefixes (row f32)", "corpus-prefixes ring (row f32)",
+                           "stored (row f32, exact)", "stored (row f32, noise:30)"}) {
+    EXPECT_NE(xml.find(std::string("name=\"") + name + "\""), xml.npos) << name << "\n" << xml;
+  }
+}
+
+TEST(FirstFailures, tells_kinds_of_cache_apart_but_not_of_stored_cases) {
+  FirstFailures failures;
+  failures.add(operations_record(), "diverges");
+  CheckSummary other = operations_check();
+  EXPECT_NE(failures.find(summary_check(other)), nullptr);
+  other.cache_kind = {};
+  EXPECT_EQ(failures.find(summary_check(other)), nullptr);
+  CaseRecord stored = operations_record();
+  stored.reported_as = "stored";
+  failures.add(stored, "diverges");
+  other.check = "stored";  // its row of the summary has no kind
+  EXPECT_NE(failures.find(summary_check(other)), nullptr);
+}
+
 TEST(Junit, a_run_without_checks_is_empty) {
   EXPECT_EQ(junit_xml(RunSummary{}, {}),
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"kvcheck\" tests=\"0\" "

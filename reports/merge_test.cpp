@@ -110,5 +110,33 @@ TEST(MergeByCheck, keeps_checks_and_ways_of_judging_apart) {
   EXPECT_TRUE(merge_by_check({}, "").empty());
 }
 
+TEST(MergeByCheck, keeps_kinds_of_cache_apart_and_adds_what_was_reached) {
+  CheckSummary ring = operations_check();
+  ring.cache_kind = {.layout = CacheLayout::ring};
+  CheckSummary other_model = operations_check();
+  other_model.model = "gen:wide:1";
+  EXPECT_FALSE(same_check(operations_check(), ring));
+  EXPECT_TRUE(same_check(operations_check(), other_model));
+  const CheckSummary parts[] = {operations_check(), ring, other_model};
+  const auto merged = merge_by_check(parts, "2 models");
+  ASSERT_EQ(merged.size(), 2U);
+  EXPECT_EQ(merged[0].coverage->sequences, 4U);
+  EXPECT_EQ(merged[1].cache_kind, ring.cache_kind);
+  EXPECT_EQ(merged[1].coverage->sequences, 2U);
+}
+
+TEST(Merge, takes_the_worst_loss) {
+  CheckSummary one = operations_check();
+  one.loss = Loss{.rows = 1, .same_choice = 1, .max_abs_difference = 2, .max_divergence = 3};
+  CheckSummary other = one;
+  other.loss = Loss{.rows = 2, .same_choice = 0, .max_abs_difference = 1, .max_divergence = 4};
+  const CheckSummary parts[] = {one, other};
+  const Loss loss = merge(parts, "").loss.value();
+  EXPECT_EQ(loss.rows, 3);
+  EXPECT_EQ(loss.same_choice, 1);
+  EXPECT_EQ(loss.max_abs_difference, 2);
+  EXPECT_EQ(loss.max_divergence, 4);
+}
+
 }  // namespace
 }  // namespace kvcheck

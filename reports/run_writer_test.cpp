@@ -13,6 +13,7 @@
 #include "engine/error.h"
 #include "engine/test_support.h"
 #include "reports/csv_writer.h"
+#include "reports/operation_row.h"
 #include "reports/prefix_row.h"
 #include "reports/test_records.h"
 #include "verify/suite.h"
@@ -80,6 +81,29 @@ TEST(RunWriter, a_finished_run_has_all_files) {
                 csv_line(kPrefixColumns, prefix_row(broken_record(), "kvcheck repro kv1:y")));
   EXPECT_EQ(read_bytes(folder / "summary.json"), summary_json(diverging_run()));
   EXPECT_NE(read_bytes(folder / "junit.xml").find("; kvcheck repro kv1:x"), std::string::npos);
+}
+
+TEST(RunWriter, sequences_of_operations_have_a_file_of_their_own) {
+  const TemporaryFolder folder;
+  RunWriter writer(folder.path(), {});
+  writer.add_row(diverging_record(), "kvcheck repro kv1:x");
+  writer.add_row(operations_record(), "kvcheck repro kv1:o");
+  EXPECT_FALSE(fs::exists(folder / "operations.csv")) << "not before it is complete";
+  writer.finish(diverging_run());
+  EXPECT_EQ(
+      read_bytes(folder / "operations.csv"),
+      csv_header(kOperationColumns) +
+          csv_line(kOperationColumns, operation_row(operations_record(), "kvcheck repro kv1:o")));
+  EXPECT_EQ(read_bytes(folder / "prefixes.csv").find("kv1:o"), std::string::npos);
+}
+
+TEST(RunWriter, an_unfinished_run_has_no_operations) {
+  const TemporaryFolder folder;
+  {
+    RunWriter writer(folder.path(), {});
+    writer.add_row(operations_record(), "kvcheck repro kv1:o");
+  }
+  EXPECT_EQ(names_in(folder.path()), Names{"manifest.json"});
 }
 
 TEST(RunWriter, a_run_without_cases_has_a_header) {

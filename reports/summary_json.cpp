@@ -39,6 +39,7 @@ constexpr auto kCheckFields = std::to_array<Field<SummaryCheck>>({
     {"arithmetic", &SummaryCheck::arithmetic},
     {"scalar", &SummaryCheck::scalar},
     {"policy", &SummaryCheck::policy},
+    {"cache_kind", &SummaryCheck::cache_kind},
     {"cases", &SummaryCheck::cases},
     {"prefixes", &SummaryCheck::prefixes},
     {"logits", &SummaryCheck::logits},
@@ -169,6 +170,7 @@ SummaryCheck summary_check(const CheckSummary& summary) {
   check.arithmetic = summary.arithmetic;
   check.scalar = summary.scalar;
   check.policy = to_text(summary.policy);
+  check.cache_kind = name(summary.cache_kind);
   check.cases = counts.cases;
   check.prefixes = counts.prefixes;
   check.logits = counts.logits;

@@ -26,6 +26,7 @@ struct SummaryCheck {
   Arithmetic arithmetic = Arithmetic::matrix;
   ScalarKind scalar = ScalarKind::f32;
   std::string policy;
+  std::string cache_kind = "flat";
   std::int64_t cases = 0;
   std::int64_t prefixes = 0;
   std::int64_t logits = 0;

@@ -39,6 +39,7 @@ constexpr const char* kTwoChecks = R"({
       "arithmetic": "matrix",
       "scalar": "f32",
       "policy": "noise:30",
+      "cache_kind": "flat",
       "cases": 40,
       "prefixes": 11,
       "logits": 1234,
@@ -58,6 +59,7 @@ constexpr const char* kTwoChecks = R"({
       "arithmetic": "row",
       "scalar": "f32",
       "policy": "exact",
+      "cache_kind": "flat",
       "cases": 11,
       "prefixes": 11,
       "logits": 240,
@@ -107,6 +109,11 @@ TEST(SummaryJson, a_run_without_checks_is_read_back_too) {
             "    \"cases\": 0,\n    \"prefixes\": 0,\n    \"logits\": 0\n  },\n"
             "  \"checks\": []\n}\n");
   EXPECT_EQ(summary_json(read_text_as_summary(text)), text);
+}
+
+TEST(SummaryJson, names_the_kind_of_cache) {
+  EXPECT_EQ(summary_check(operations_check()).cache_kind, "paged:2");
+  EXPECT_EQ(summary_check(diverging_check()).cache_kind, "flat");
 }
 
 TEST(SummaryJson, counts_every_mark) {

@@ -2,6 +2,8 @@
 // Records that the tests of this folder share.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <string>
 
 #include "verify/case.h"
@@ -77,6 +79,38 @@ namespace kvcheck {
   summary.counts.logits = 240;
   summary.verdict = Verdict::agree;
   summary.seconds = 0.016;
+  return summary;
+}
+
+// Case 3 of operations on pages of two rows: the second operation diverges.
+[[nodiscard]] inline CaseRecord operations_record() {
+  CaseRecord record;
+  record.index = 3;
+  record.subject.check = "operations";
+  record.subject.model = "gen:plain:1";
+  record.subject.cache_kind = {.layout = CacheLayout::paged, .block = 2};
+  record.subject.policy = NoiseLimit{};
+  record.subject.operations = parse_operations("open.feed:0x3", "record");
+  record.result = diverging_record().result;
+  record.result.step = 1;
+  record.number = std::numeric_limits<std::uint64_t>::max();
+  return record;
+}
+
+// A check on that kind of cache which agrees: 2 sequences of 3 operations.
+[[nodiscard]] inline CheckSummary operations_check() {
+  CheckSummary summary;
+  summary.check = "operations";
+  summary.model = "gen:plain:1";
+  summary.policy = NoiseLimit{};
+  summary.cache_kind = {.layout = CacheLayout::paged, .block = 2};
+  summary.counts.cases = 2;
+  summary.counts.logits = 48;
+  summary.coverage.emplace();
+  summary.coverage->sequences = 2;
+  summary.coverage->operations = 6;
+  summary.verdict = Verdict::agree;
+  summary.seconds = 0.001;
   return summary;
 }
 

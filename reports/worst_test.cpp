@@ -26,7 +26,7 @@ PrefixRow row_of(std::int64_t index, Verdict verdict, std::optional<double> rati
 }
 
 std::vector<std::int64_t> order_of(const std::vector<PrefixRow>& rows) {
-  WorstRows worst;
+  WorstRows<PrefixRow> worst;
   for (const PrefixRow& row : rows) worst.add(row);
   std::vector<std::int64_t> order;
   for (const PrefixRow& row : worst.checks().at(0).rows) order.push_back(row.index);
@@ -70,7 +70,7 @@ TEST(WorstRows, equal_ones_stand_by_case_whatever_the_order_of_the_file) {
 }
 
 TEST(WorstRows, only_the_worst_are_kept_and_all_are_counted) {
-  WorstRows worst(2);
+  WorstRows<PrefixRow> worst(2);
   for (int i = 0; i < 5; ++i) worst.add(row_of(i, Verdict::agree, i, 1));
   ASSERT_EQ(worst.checks().size(), 1U);
   EXPECT_EQ(worst.checks()[0].cases, 5);
@@ -80,13 +80,13 @@ TEST(WorstRows, only_the_worst_are_kept_and_all_are_counted) {
 }
 
 TEST(WorstRows, ten_are_shown) {
-  WorstRows worst;
+  WorstRows<PrefixRow> worst;
   for (int i = 0; i < 20; ++i) worst.add(row_of(i, Verdict::agree, i, 1));
   EXPECT_EQ(worst.checks()[0].rows.size(), 10U);
 }
 
 TEST(WorstListing, gives_every_case_with_its_command) {
-  WorstRows worst;
+  WorstRows<PrefixRow> worst;
   worst.add(row_of(3, Verdict::agree, 0.42, 1e-6));
   worst.add(prefix_row(broken_record(), "kvcheck repro kv1:y"));
   worst.add(row_of(7, Verdict::diverge, 12500, 0.03125));
@@ -107,14 +107,45 @@ TEST(WorstListing, gives_every_case_with_its_command) {
             "causality: worst 1 of 1 cases\n"
             "  broken  case 8 of chapter8 (matrix f32), tokens 0 [crash]\n"
             "    kvcheck repro kv1:y\n");
-  EXPECT_EQ(worst_listing({}), "");
+  EXPECT_EQ(worst_listing(WorstRows<PrefixRow>().checks()), "");
+}
+
+TEST(WorstListing, of_operations_says_where_they_failed) {
+  WorstRows<OperationRow> worst;
+  OperationRow agreeing = operation_row(operations_record(), "");
+  agreeing.verdict = Verdict::agree;
+  agreeing.number = 1;
+  worst.add(agreeing);
+  worst.add(operation_row(operations_record(), "kvcheck repro kv1:o"));
+  CaseRecord broken = operations_record();
+  broken.result = {.verdict = Verdict::broken, .mark = Mark::crash, .step = 0};
+  worst.add(operation_row(broken, ""));
+  EXPECT_EQ(worst_listing(worst.checks()),
+            "operations: worst 3 of 3 cases\n"
+            "  diverge  case 3 of gen:plain:1 (paged:2, matrix f32), open.feed:0x3: 0.0312 at "
+            "operation 2, position 2, ratio 1.25e+04\n"
+            "    kvcheck repro kv1:o\n"
+            "  broken  case 3 of gen:plain:1 (paged:2, matrix f32), open.feed:0x3 [crash]: "
+            "operation 1\n"
+            "  agree  case 1 of gen:plain:1 (paged:2, matrix f32), open.feed:0x3: 0.0312 at "
+            "operation 2, position 2, ratio 1.25e+04\n");
+}
+
+TEST(WorstRows, of_equal_operations_stand_by_case_then_by_kind_of_cache) {
+  OperationRow first = operation_row(operations_record(), "");
+  OperationRow second = first;
+  second.cache_kind = "ring";
+  EXPECT_TRUE(is_worse(first, second));
+  EXPECT_FALSE(is_worse(second, first));
+  first.number = 9;
+  EXPECT_TRUE(is_worse(second, first));
 }
 
 TEST(WorstListing, control_characters_from_a_file_do_not_reach_the_terminal) {
   PrefixRow row = row_of(1, Verdict::agree, 1, 1);
   row.model = "\x1b[2J";
   row.reproduce = "\x1b[2J";
-  const std::string text = worst_listing({{"\x1b", 1, {row}}});
+  const std::string text = worst_listing({WorstOfCheck<PrefixRow>{"\x1b", 1, {row}}});
   EXPECT_EQ(text.find('\x1b'), text.npos);
 }
 

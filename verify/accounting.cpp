@@ -5,6 +5,7 @@
 
 #include "engine/error.h"
 #include "verify/facts.h"
+#include "verify/held_bytes.h"
 #include "verify/probes.h"
 
 namespace kvcheck {
@@ -17,7 +18,6 @@ class Account {
       : bench_(bench),
         engine_(*bench.engine),
         config_(bench.model.weights.config),
-        scalar_size_(bench.scalar == ScalarKind::f32 ? 4 : 8),
         facts_(facts),
         sequence_(engine_.open()) {
     check("after open");
@@ -34,6 +34,7 @@ class Account {
   void feed_the_rest(PrefixWalk& at, std::vector<MeasuredRow>& rows) {
     const int held = rows_;
     const auto rest = at.prefix().subspan(static_cast<std::size_t>(held));
+    if (rest.empty()) return;  // the roll back was refused
     feed(rest);
     if (logits_.rows() != static_cast<int>(rest.size())) return;  // a wrong fact already
     require_rows(engine_, logits_, rest.size());
@@ -42,9 +43,14 @@ class Account {
     }
   }
 
+  // A ring may refuse: what it would need may be overwritten. It then holds what it held.
   void truncate(int length) {
-    engine_.truncate(sequence_, length);
-    rows_ = length;
+    try {
+      engine_.truncate(sequence_, length);
+      rows_ = length;
+    } catch (const Error&) {
+      if (bench_.cache.layout != CacheLayout::ring) throw;
+    }
     check("after a roll back");
   }
 
@@ -67,13 +73,13 @@ class Account {
     const Held held = engine_.held(sequence_);
     facts_.expect("rows", when, rows_, held.rows);
     facts_.expect("next position", when, rows_, held.next_position);
-    facts_.expect("bytes", when, cache_bytes(config_, rows_, scalar_size_), held.bytes);
+    const EngineSetup setup{bench_.scalar, bench_.arithmetic, bench_.cache};
+    facts_.expect("bytes", when, held_bytes(config_, setup, rows_), held.bytes);
   }
 
   Bench& bench_;
   Engine& engine_;
   const Config& config_;
-  const int scalar_size_;
   Facts& facts_;
   const SequenceId sequence_;
   int rows_ = 0;

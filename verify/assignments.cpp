@@ -56,12 +56,8 @@ class Planner {
       for (const Arithmetic arithmetic : options_.arithmetics) {
         auto assignment = std::make_unique<Assignment>(
             Assignment{&run, nullptr, arithmetic, options_.scalar, {}});
-        const Subject subject{run.model, Source::random, true, arithmetic};
+        const Subject subject{run.model, Source::random, true, arithmetic, cache.lossy()};
         assignment->checks.push_back({&check, policy(check, subject)});
-        // A contract is about whole rows.
-        if (cache.lossy() && arithmetic == Arithmetic::matrix && !options_.tolerance) {
-          assignment->checks.back().policy = NoiseLimit{};
-        }
         assignment->cache = cache;
         assignment->space = operation_space(run.model.weights.config, cache,
                                             builtin_capabilities(run.model.weights.config, cache));
@@ -80,7 +76,8 @@ class Planner {
 
   std::unique_ptr<Assignment> assign(const ModelRun& run, const SourceOfPrefixes& source,
                                      const Check& check, Arithmetic arithmetic) const {
-    const Subject subject{run.model, source.source, largest_source(run, source), arithmetic};
+    const Subject subject{run.model, source.source, largest_source(run, source), arithmetic,
+                          options_.cache.lossy()};
     if (check.probe == nullptr || !wanted(options_, check) || !check.applies(subject)) return {};
     auto assignment = std::make_unique<Assignment>(
         Assignment{&run, &source, arithmetic, check.scalar.value_or(options_.scalar), {}});
@@ -98,7 +95,7 @@ class Planner {
   Policy policy(const Check& check, const Subject& subject) const {
     if (const auto own = check.own_policy(subject.model)) return *own;
     if (options_.tolerance) return *options_.tolerance;
-    return default_policy(subject.model, subject.arithmetic);
+    return default_policy(subject.model, subject.arithmetic, subject.lossy);
   }
 
   const SuiteOptions& options_;

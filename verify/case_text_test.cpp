@@ -126,6 +126,53 @@ TEST(CaseToken, with_a_schedule_that_its_check_does_not_look_at_is_an_error) {
   EXPECT_EQ(error("accounting", {3}), "no error");
 }
 
+// ---- Operations
+
+Case operations_case() {
+  Case subject = sample();
+  subject.check = "operations";
+  subject.siblings = false;
+  subject.tokens.clear();
+  subject.schedule.clear();
+  subject.cache_kind = {.layout = CacheLayout::paged, .block = 2};
+  subject.operations =
+      parse_operations("open.feed:0x3.open.prompt:1@0x3+1.reorder:0-1@1-1.shift:0x1-2", "sample");
+  return subject;
+}
+
+TEST(CaseToken, of_operations_has_them_instead_of_tokens) {
+  EXPECT_EQ(to_token(operations_case()),
+            "kv1:check=operations,model=gen:plain:7,sha256=0123abcd,engine=builtin,scalar=f64,"
+            "arithmetic=row,cache=paged:2,policy=abs:1e-05,seed=18446744073709551615,"
+            "operations=open.feed:0x3.open.prompt:1@0x3+1.reorder:0-1@1-1.shift:0x1-2");
+}
+
+TEST(CaseText, of_operations_is_read_as_it_was_written_for_every_kind_of_cache) {
+  std::vector<CacheKind> kinds = cache_kinds();
+  kinds.push_back({.layout = CacheLayout::paged, .block = kBlockRowsMax});
+  for (const CacheKind& kind : kinds) {
+    Case subject = operations_case();
+    subject.cache_kind = kind;
+    EXPECT_EQ(parse_token(to_token(subject), "x"), subject) << name(kind);
+    EXPECT_EQ(parse_case_json(to_json(subject), "x"), subject) << name(kind);
+  }
+}
+
+TEST(CaseText, with_a_field_of_the_other_kind_is_an_error) {
+  const auto error = [](const std::string& token) {
+    return error_of([&] { (void)parse_token(token, "token"); });
+  };
+  const std::string unknown = "token: unknown field, expected a field of a case, got ";
+  for (const char* field : {"tokens=0", "schedule=1", "computed=alone"}) {
+    const std::string key(field, std::string_view(field).find('='));
+    EXPECT_EQ(error(to_token(operations_case()) + "," + field), unknown + key);
+  }
+  EXPECT_EQ(error(to_token(sample()) + ",operations=open"), unknown + "operations");
+  EXPECT_EQ(
+      error(replaced(to_token(sample()), {"check=schedules", std::string("check=operations")})),
+      "token: missing field, expected operations, got nothing");
+}
+
 // ---- Every case there can be
 
 std::string any_text() {

@@ -31,12 +31,13 @@ bool in_matrix_arithmetic(const Subject& subject) {
   return subject.largest && subject.arithmetic == Arithmetic::matrix;
 }
 
+// What a model promises, and what another program computed, is about rows that nothing rounds.
 bool with_contract(const Subject& subject) {
-  return subject.largest && subject.model.contract_abs.has_value();
+  return subject.largest && !subject.lossy && subject.model.contract_abs.has_value();
 }
 
 bool with_golden(const Subject& subject) {
-  return subject.source == Source::all && subject.model.golden != nullptr;
+  return subject.source == Source::all && !subject.lossy && subject.model.golden != nullptr;
 }
 
 std::optional<Policy> in_force(const ModelData&) { return std::nullopt; }
@@ -102,9 +103,9 @@ ProbeFunction probe_of(const Check& check) {
   return check.probe != nullptr ? check.probe : probe_prefixes;
 }
 
-Policy default_policy(const ModelData& model, Arithmetic arithmetic) {
+Policy default_policy(const ModelData& model, Arithmetic arithmetic, bool lossy) {
   if (arithmetic == Arithmetic::row) return Exact{};
-  if (model.contract_abs) return AbsLimit{*model.contract_abs};
+  if (model.contract_abs && !lossy) return AbsLimit{*model.contract_abs};
   return NoiseLimit{};
 }
 

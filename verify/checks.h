@@ -28,6 +28,7 @@ struct Subject {
   Source source;
   bool largest;  // the source with the most prefixes of this model's run
   Arithmetic arithmetic;
+  bool lossy = false;  // the cache keeps fewer bits than the scalar has
 };
 
 // How a check's probe feeds the cached path.
@@ -60,7 +61,9 @@ struct Check {
 // What a case of this check is run with: its probe, or the prefix probe where it re-judges.
 [[nodiscard]] ProbeFunction probe_of(const Check& check);
 
-// row: exact; matrix: the model's contract, else the noise floor.
-[[nodiscard]] Policy default_policy(const ModelData& model, Arithmetic arithmetic);
+// row: exact; matrix: the model's contract, else the noise floor. A contract is about whole rows:
+// where they are rounded, the noise floor judges.
+[[nodiscard]] Policy default_policy(const ModelData& model, Arithmetic arithmetic,
+                                    bool lossy = false);
 
 }  // namespace kvcheck

@@ -52,6 +52,16 @@ TEST(Checks, contract_and_golden_need_what_a_model_declares) {
       << "golden logits are of all prefixes";
 }
 
+TEST(Checks, contract_and_golden_are_not_about_rounded_rows) {
+  ModelData model = small_model();
+  model.contract_abs = 1e-5;
+  model.golden = std::make_shared<const GoldenLogits>(3, 1, std::vector<double>(9));
+  EXPECT_EQ(applying({model, Source::all, true, Arithmetic::matrix, true}),
+            "all-prefixes noise causality schedules accounting ");
+  EXPECT_EQ(default_policy(model, Arithmetic::matrix, true), Policy{NoiseLimit{}});
+  EXPECT_EQ(default_policy(model, Arithmetic::row, true), Policy{Exact{}});
+}
+
 TEST(Checks, that_judge_again_have_the_policy_of_their_name) {
   ModelData model = small_model();
   model.contract_abs = 0.25;

@@ -112,6 +112,8 @@ void define(CLI::App& app, Arguments& to, std::optional<std::uint64_t>& seed) {
   CLI::App& repro = *app.add_subcommand("repro", "run one case again");
   repro.add_option("CASE", to.repro.subject, "kv1:... token, or a case file")->required();
   repro.add_option("--model", to.repro.model, "where the model is now");
+  repro.add_flag("--promote", to.repro.promote,
+                 "keep the case in fixtures/regressions, for the tests of a checkout");
   CLI::App& report = *app.add_subcommand("report", "the worst cases of a run");
   report.add_option("RUN", to.report.run, "folder of the run")->required();
 }

@@ -47,6 +47,7 @@ struct InspectArguments {
 struct ReproArguments {
   std::string subject;  // token or file
   std::string model;    // instead of the one that it names
+  bool promote = false;
 };
 
 struct ReportArguments {

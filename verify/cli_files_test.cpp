@@ -10,6 +10,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "reports/operation_row.h"
 #include "reports/prefix_row.h"
 #include "reports/summary_json.h"
 #include "verify/cli.h"
@@ -107,6 +108,9 @@ TEST(CliReport, lists_the_ten_worst_cases_of_each_check_with_their_commands) {
   EXPECT_EQ(result.exit_code, 0) << everything(result);
   std::map<std::string, std::size_t> cases;
   for (const PrefixRow& row : rows_of(kvcheck / "run")) ++cases[row.check];
+  read_operations(kvcheck / "run/operations.csv",
+                  [&](const OperationRow& row) { ++cases[row.check]; });
+  EXPECT_TRUE(cases.contains("operations"));
   std::size_t expected = 0;
   for (const auto& [check, count] : cases) {
     expected += std::min<std::size_t>(count, 10);

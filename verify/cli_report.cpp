@@ -2,6 +2,11 @@
 // kvcheck report: the worst cases of a run, from its files.
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "reports/operation_row.h"
 #include "reports/prefix_row.h"
 #include "reports/summary_json.h"
 #include "reports/worst.h"
@@ -12,9 +17,15 @@ namespace kvcheck {
 int run_report(const ReportArguments& arguments) {
   const std::filesystem::path run(arguments.run);
   const RunSummary summary = read_summary(run / "summary.json");
-  WorstRows worst;
-  read_prefixes(run / "prefixes.csv", [&](PrefixRow row) { worst.add(std::move(row)); });
-  print(worst_listing(worst.checks()) +
+  WorstRows<PrefixRow> prefixes;
+  read_prefixes(run / "prefixes.csv", [&](PrefixRow row) { prefixes.add(std::move(row)); });
+  WorstRows<OperationRow> operations;
+  std::error_code unknown;  // what cannot be looked at is told when it is read
+  if (std::filesystem::exists(run / "operations.csv", unknown) || unknown) {
+    read_operations(run / "operations.csv",
+                    [&](OperationRow row) { operations.add(std::move(row)); });
+  }
+  print(worst_listing(prefixes.checks()) + worst_listing(operations.checks()) +
         fmt::format("verdict of the run: {}{} ({} checks, {} cases, {} logits compared)\n",
                     name(summary.verdict), summary.interrupted ? ", interrupted" : "",
                     summary.checks.size(), summary.compared.cases, summary.compared.logits));

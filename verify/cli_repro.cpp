@@ -16,8 +16,10 @@
 #include "engine/sequences.h"
 #include "verify/case_text.h"
 #include "verify/cli.h"
+#include "verify/cli_steps.h"
 #include "verify/models.h"
 #include "verify/replay.h"
+#include "verify/stored.h"
 
 namespace kvcheck {
 namespace {
@@ -50,6 +52,14 @@ std::string header(const Case& subject, const ModelData& model) {
   std::string text =
       fmt::format("case       {} on {} ({}, {} arithmetic)\n", subject.check, path_text(model.name),
                   name(subject.scalar), name(subject.arithmetic));
+  if (!subject.operations.empty()) {
+    text += fmt::format("cache      {}\n", name(subject.cache_kind));
+    text += fmt::format("operations {}\n", subject.operations.size());
+    return text + fmt::format("policy     {}\n", to_text(subject.policy));
+  }
+  if (subject.cache_kind != CacheKind{}) {
+    text += fmt::format("cache      {}\n", name(subject.cache_kind));
+  }
   text += fmt::format("tokens     {}\n", words(model, subject.tokens));
   text += fmt::format("schedule   {}\n",
                       subject.schedule.empty() ? "none (uncached)" : to_text(subject.schedule));
@@ -80,16 +90,26 @@ std::string number(double value, ScalarKind scalar) {
   return fmt::format("{}", value);
 }
 
+// The operation that the rows were answered to.
+std::string fed_by(const Operations& operations, const CaseResult& result) {
+  const auto step = static_cast<std::size_t>(result.step.value_or(0));
+  if (!result.step || step >= operations.size()) return "";
+  return fmt::format(", operation {}, {}", step + 1, to_text(operations[step]));
+}
+
 std::string rows(const Case& subject, const Replayed& replayed, const ModelData& model) {
   const MeasuredRow& row = *replayed.row;
   const ScalarKind scalar = replayed.scalar;
   const bool golden = subject.check == "golden";
+  const bool full_forward = subject.schedule.empty() && subject.operations.empty();
   std::string text =
-      fmt::format("\nlogits after position {}{}\n", row.position,
+      fmt::format("\nlogits after position {}{}", row.position,
                   scalar == subject.scalar ? "" : fmt::format(" in {}", name(scalar)));
+  if (!subject.operations.empty()) text += fed_by(subject.operations, replayed.result);
+  text += '\n';
   text += fmt::format("{:>16}  {:>24}  {:>24}  {:>14}  {:>10}\n", "token",
-                      golden ? "golden" : "uncached",
-                      subject.schedule.empty() ? "full forward" : "cached", "difference", "ULPs");
+                      golden ? "golden" : "uncached", full_forward ? "full forward" : "cached",
+                      "difference", "ULPs");
   for (const std::size_t i : shown_ids(row)) {
     const bool worst =
         static_cast<int>(i) == row.comparison.token_at_max && row.comparison.max_abs_difference > 0;
@@ -118,15 +138,34 @@ std::string outcome(const CaseResult& result) {
   return text + "\n";
 }
 
+// Kept among the cases that the tests run, and no longer among the failures of this folder.
+// Under the name by which the model is known now.
+std::string promote(const Case& subject, const std::string& model) {
+  Case kept = subject;
+  kept.model = model;
+  const std::filesystem::path file = promote_case(regressions_folder(), kept);
+  const bool stored = forget_failure(stored_failures_folder(), subject);
+  return fmt::format("promoted to {}{}\n", path_text(file),
+                     stored ? ", no longer a stored failure" : "");
+}
+
 }  // namespace
 
 int run_repro(const ReproArguments& arguments) {
   Case subject = read_case(arguments.subject);
   const ModelData model = load_model(arguments.model.empty() ? subject.model : arguments.model);
   require_same_model(subject, model, "case");
-  const Replayed replayed = run_case(subject, model, builtin_engine);
+  if (arguments.promote) require_promotable(regressions_folder(), model.name);
+  Steps steps;
+  const Replayed replayed =
+      run_case(subject, model, builtin_engine, [&](const SeenStep& seen) { steps.add(seen); });
   std::string text = header(subject, model);
+  if (!subject.operations.empty()) {
+    text +=
+        "\n" + steps_text(subject.operations, steps.shown(), subject.cache_kind, replayed.result);
+  }
   if (replayed.row) text += rows(subject, replayed, model);
+  if (arguments.promote) text += "\n" + promote(subject, model.name);
   print(text + outcome(replayed.result));
   return exit_code(replayed.result.verdict);
 }

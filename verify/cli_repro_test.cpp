@@ -192,6 +192,154 @@ TEST(CliRepro, case_that_agrees_exits_with_0) {
   EXPECT_EQ(last_line(result.out), "verdict: agree");
 }
 
+// ---- Operations
+
+std::string operations_token(const std::string& model, const std::string& settings,
+                             const std::string& operations) {
+  return fmt::format(
+      "kv1:check=operations,model={},sha256={},engine=builtin,scalar=f32,{},seed=1,operations={}",
+      model, model_sha256(load_model(model).weights).substr(0, 8), settings, operations);
+}
+
+const std::string kOnPages = "arithmetic=row,cache=paged:2,policy=exact";
+
+TEST(CliRepro, of_operations_shows_every_step) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const CommandResult result = kvcheck.run_words(
+      {"repro", operations_token("gen:windowed:1", kOnPages,
+                                 "open.feed:0x5.open.prompt:1@0x5+2.truncate:1x3.feed:1x2")});
+  EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
+  EXPECT_THAT(result.out,
+              StartsWith("case       operations on gen:windowed:1 (f32, row arithmetic)\n"
+                         "cache      paged:2\n"
+                         "operations 6\n"
+                         "policy     exact\n"
+                         "\n"
+                         "step  operation       sequence  rows  next\n"
+                         "   1  open                   0     0     0\n"));
+  EXPECT_THAT(result.out, HasSubstr("\n   4  prompt:1@0x5+2         1     7     7  blocks "));
+  EXPECT_THAT(result.out, ContainsRegex("blocks [0-9,]+; 1 row compared, same bits\n"));
+  EXPECT_THAT(result.out, ContainsRegex("\n   6  feed:1x2 .* 2 rows compared, same bits\n"));
+  EXPECT_EQ(last_line(result.out), "verdict: agree");
+}
+
+TEST(CliRepro, lines_of_failing_operations_fail_again) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  expect_lines_fail_again(
+      kvcheck, "gen:wide:1 --operations random:2 --arithmetic matrix --tolerance abs:1e-12", 40);
+}
+
+TEST(CliRepro, of_failing_operations_ends_with_the_row_that_differs) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const CommandResult result = kvcheck.run_words(
+      {"repro", operations_token("gen:wide:1", "arithmetic=matrix,cache=flat,policy=abs:0",
+                                 "open.feed:0x16.reset:0.close:0")});
+  EXPECT_EQ(result.exit_code, kExitDiverge) << everything(result);
+  EXPECT_THAT(
+      result.out,
+      ContainsRegex("\n   2  feed:0x16 .*16 rows compared, largest difference [-.e0-9]+ at"));
+  EXPECT_THAT(result.out, HasSubstr("\n      2 further operations not run\n"));
+  EXPECT_THAT(result.out,
+              ContainsRegex("\nlogits after position [0-9]+, operation 2, feed:0x16\n"));
+  expect_both_rows(result, 40);
+}
+
+TEST(CliRepro, tells_of_a_refusal) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  // The ring of the layer with a window of one row has forgotten what the roll back would need.
+  const CommandResult result = kvcheck.run_words(
+      {"repro", operations_token("gen:windowed:1", "arithmetic=row,cache=ring,policy=exact",
+                                 "open.feed:0x8.truncate:0x3.feed:0x1")});
+  EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
+  EXPECT_THAT(result.out, HasSubstr("\n   3  truncate:0x3\n      refused\n"));
+}
+
+TEST(CliRepro, refuses_operations_that_do_not_fit) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const auto said = [&](const std::string& operations) {
+    return complaint(
+        kvcheck.run_words({"repro", operations_token("gen:windowed:1", kOnPages, operations)}));
+  };
+  EXPECT_THAT(said("open.feed:0x10"), StartsWith("case: operation 2, feed:0x10, expected one that "
+                                                 "is valid there, got "));
+  EXPECT_EQ(said("open.feed:0x3.shift:0x0-1"),
+            "case: operation 3, shift:0x0-1, expected one that is valid there, got shift is not "
+            "offered");
+  EXPECT_THAT(said("feed:0x1"), StartsWith("case: operation 1, feed:0x1, expected "));
+  EXPECT_THAT(said("open.jump:0"), StartsWith("token: "));
+  EXPECT_THAT(said("open.feed:0x2,tokens=1"),
+              StartsWith("token: unknown field, expected a field of a case, got tokens"));
+}
+
+TEST(CliRepro, failing_operations_are_stored_and_run_first) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  save_diverging_model(kvcheck / "model");
+  const CommandResult run =
+      kvcheck.run("verify model --operations random:4 --cache-kind growing --out run");
+  ASSERT_EQ(run.exit_code, kExitDiverge) << everything(run);
+  ASSERT_FALSE(files_in(kvcheck / ".kvcheck").empty());
+  const CommandResult again = kvcheck.run("verify model --prefixes random:1 --out again");
+  EXPECT_THAT(again.out, HasSubstr("\nstored "));
+  EXPECT_THAT(read_bytes(kvcheck / "again/operations.csv"),
+              HasSubstr(",growing,f32,matrix,stored,"));
+}
+
+// ---- Promotion
+
+TEST(CliPromote, needs_a_checkout) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const std::string token = operations_token("gen:windowed:1", kOnPages, "open.feed:0x1");
+  EXPECT_EQ(complaint(kvcheck.run_words({"repro", token, "--promote"})),
+            "fixtures/regressions: no such folder (run it in a checkout), expected a folder, got "
+            "none");
+}
+
+TEST(CliPromote, keeps_the_case_once) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  fs::create_directories(kvcheck / "fixtures/regressions");
+  const std::string token = operations_token("gen:windowed:1", kOnPages, "open.feed:0x1");
+  for (int i = 0; i < 2; ++i) {
+    const CommandResult result = kvcheck.run_words({"repro", token, "--promote"});
+    EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
+    EXPECT_THAT(result.out, ContainsRegex("\npromoted to fixtures/regressions/[0-9a-f]+.json\n"));
+    ASSERT_THAT(files_in(kvcheck / "fixtures/regressions"), testing::SizeIs(1));
+  }
+  const std::string name = "fixtures/regressions/" + files_in(kvcheck / "fixtures/regressions")[0];
+  EXPECT_EQ(kvcheck.run_words({"repro", name}).out, kvcheck.run_words({"repro", token}).out);
+  // Another case under that name is not written over.
+  const std::string text =
+      replaced(read_bytes(kvcheck / name), {"open.feed:0x1", std::string("open.feed:0x2")});
+  write_bytes(kvcheck / name, text);
+  EXPECT_THAT(complaint(kvcheck.run_words({"repro", token, "--promote"})),
+              HasSubstr(": another case of that name, expected the same case, got another one"));
+  EXPECT_EQ(read_bytes(kvcheck / name), text);
+}
+
+TEST(CliPromote, takes_the_case_from_the_stored_failures) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  fs::create_directories(kvcheck / "fixtures/regressions");
+  const std::string token = operations_token("gen:windowed:1", kOnPages, "open.feed:0x1");
+  kvcheck.run_words({"repro", token, "--promote"});
+  const std::string name = files_in(kvcheck / "fixtures/regressions").at(0);
+  const fs::path stored =
+      kvcheck / (".kvcheck/failures/" +
+                 model_sha256(load_model("gen:windowed:1").weights).substr(0, 8) + "-builtin");
+  fs::create_directories(stored);
+  fs::copy_file(kvcheck / ("fixtures/regressions/" + name), stored / name);
+  const CommandResult result = kvcheck.run_words({"repro", token, "--promote"});
+  EXPECT_THAT(result.out, HasSubstr(", no longer a stored failure\n"));
+  EXPECT_FALSE(fs::exists(stored / name));
+}
+
+TEST(CliPromote, refuses_a_model_that_only_this_machine_has) {
+  const Failure failure;
+  fs::create_directories(failure.kvcheck / "fixtures/regressions");
+  EXPECT_EQ(complaint(failure.kvcheck.run_words({"repro", failure.token, "--promote"})),
+            "--promote: a model that only this machine has, expected a bundled or generated one, "
+            "got model");
+  EXPECT_TRUE(files_in(failure.kvcheck / "fixtures/regressions").empty());
+}
+
 // ---- The number of a random sequence
 
 TEST(CliIndex, runs_the_failing_sequence_alone) {

@@ -4,16 +4,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "engine/builtin.h"
 #include "engine/echo.h"
 #include "engine/error.h"
 #include "engine/random.h"
 #include "properties/operations_gen.h"
+#include "verify/assignments.h"
+#include "verify/exhaustive.h"
 #include "verify/stored.h"
 
 namespace kvcheck {
@@ -75,6 +79,35 @@ PrefixChoice prefix_choice(const VerifyArguments& arguments) {
   return choice;
 }
 
+// Counted for the kinds of cache whose sequences are others.
+void require_enumerable(const ModelData& model, const OperationChoice& choice) {
+  if (choice.kind != OperationChoice::Kind::exhaustive) return;
+  std::vector<OperationSpace> counted;
+  for (const CacheKind& kind : choice.caches) {
+    const Config& config = model.weights.config;
+    OperationSpace space = operation_space(config, kind, builtin_capabilities(config, kind));
+    space.live_max = kLiveEnumerated;
+    const auto same = [&](const OperationSpace& other) {
+      return other.limits.verbs == space.limits.verbs;
+    };
+    if (std::ranges::any_of(counted, same)) continue;
+    counted.push_back(space);
+    int depth = 1;
+    std::uint64_t before = 0;
+    for (; depth <= choice.depth; ++depth) {
+      const std::uint64_t count = count_sequences(space, depth, kSequencesMax);
+      if (count > kSequencesMax) break;
+      before = count;
+    }
+    if (depth > choice.depth) continue;
+    throw bad_input(
+        {"--operations",
+         fmt::format("too many sequences on {} ({})", one_line(model.name), name(kind)),
+         fmt::format("at most {}, as exhaustive:{} has {}", kSequencesMax, depth - 1, before),
+         fmt::format("more than {} of exhaustive:{}", kSequencesMax, choice.depth)});
+  }
+}
+
 }  // namespace
 
 OperationChoice operation_choice(const VerifyArguments& arguments) {
@@ -125,6 +158,7 @@ Runs load_runs(const VerifyArguments& arguments, const SuiteOptions& options,
     if (options.schedules) {
       require_schedulable(options.schedule_choice, sources.back().tree.depth_max());
     }
+    require_enumerable(model, options.operations);
     to.ranges.push_back(range);
     to.runs.push_back(
         {model, std::move(sources),

@@ -10,7 +10,6 @@
 #include "engine/echo.h"
 #include "engine/error.h"
 #include "verify/checks.h"
-#include "verify/operation_run.h"
 
 namespace kvcheck {
 namespace {
@@ -39,18 +38,18 @@ Replayed run_on(Bench& bench, const Case& subject) {
 }
 
 Replayed run_operations(const Case& subject, const ModelData& model, ScalarKind scalar,
-                        const EngineFactory& factory) {
+                        const EngineFactory& factory, const OperationRunner::Watcher& watch) {
   OperationRunner runner(model, {scalar, subject.arithmetic, subject.cache_kind}, subject.policy,
                          subject.seed, factory);
-  Replayed replayed{runner.run(subject.operations), {}, scalar};
+  Replayed replayed{runner.run(subject.operations, watch), {}, scalar};
   replayed.row = runner.worst();
   return replayed;
 }
 
 Replayed run_once(const Case& subject, const ModelData& model, ScalarKind scalar,
-                  const EngineFactory& factory) {
+                  const EngineFactory& factory, const OperationRunner::Watcher& watch) {
   try {
-    if (!subject.operations.empty()) return run_operations(subject, model, scalar, factory);
+    if (!subject.operations.empty()) return run_operations(subject, model, scalar, factory, watch);
     Bench bench =
         make_bench(model, {scalar, subject.arithmetic, subject.cache_kind}, subject.seed, factory);
     return run_on(bench, subject);
@@ -101,10 +100,11 @@ void require_same_model(const Case& subject, const ModelData& model, std::string
   }
 }
 
-Replayed run_case(const Case& subject, const ModelData& model, const EngineFactory& factory) {
-  Replayed replayed = run_once(subject, model, subject.scalar, factory);
+Replayed run_case(const Case& subject, const ModelData& model, const EngineFactory& factory,
+                  const OperationRunner::Watcher& watch) {
+  Replayed replayed = run_once(subject, model, subject.scalar, factory, watch);
   if (replayed.result.mark != Mark::gated) return replayed;
-  Replayed wide = run_once(subject, model, ScalarKind::f64, factory);
+  Replayed wide = run_once(subject, model, ScalarKind::f64, factory, watch);
   if (wide.result.verdict == Verdict::gave_up) return replayed;
   if (wide.result.mark == Mark::none) wide.result.mark = Mark::widened;
   return wide;

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "verify/operation_run.h"
 #include "verify/probes.h"
 
 namespace kvcheck {
@@ -23,8 +24,10 @@ struct Replayed {
 };
 
 // Runs one case alone on a fresh engine. A case too ill-conditioned for float32 is decided in
-// float64.
+// float64. `watch` sees each step of a sequence of operations; those of a second run begin again at
+// step 0.
 [[nodiscard]] Replayed run_case(const Case& subject, const ModelData& model,
-                                const EngineFactory& factory);
+                                const EngineFactory& factory,
+                                const OperationRunner::Watcher& watch = {});
 
 }  // namespace kvcheck
