@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// Engines whose faults only operations on caches bring to light, for the tests of the check that
+// must find them; and the model that they are tried on.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "verify/probes.h"
+
+namespace kvcheck {
+
+// Rotary positions, context 16; layer 0 sees a window of 4, layer 1 everything.
+[[nodiscard]] ModelData two_window_model();
+
+// What an engine tells of itself: all that the built-in one does, or as little as one that keeps
+// its memory to itself: no fingerprints, and no complaints about slots that hold nothing.
+enum class Tells { all, logits };
+
+struct Canary {
+  std::string_view id;
+  CacheKind cache;  // that it is planted in
+  EngineFactory factory;
+};
+[[nodiscard]] std::vector<Canary> canaries(Tells tells);
+// Throws std::out_of_range if there is none of this name.
+[[nodiscard]] Canary canary(std::string_view id, Tells tells);
+
+}  // namespace kvcheck
