@@ -37,27 +37,6 @@ struct Found {
 
 void PrintTo(const Found& found, std::ostream* out) { *out << found.id; }
 
-Case case_on(const ModelData& model, const CacheKind& cache) {
-  return {.check = std::string(kOperationsCheck),
-          .model = model.name,
-          .model_hash = short_hash(model),
-          .arithmetic = Arithmetic::row,
-          .cache_kind = cache,
-          .policy = Exact{},
-          .seed = kSeed,
-          .tokens = {},
-          .schedule = {}};
-}
-
-OperationRunner runner_of(const Case& subject, const ModelData& model,
-                          const EngineFactory& factory) {
-  return {model,
-          {subject.scalar, subject.arithmetic, subject.cache_kind},
-          subject.policy,
-          subject.seed,
-          factory};
-}
-
 bool fails(const CaseResult& result) {
   return result.verdict == Verdict::diverge || result.verdict == Verdict::broken;
 }
@@ -73,7 +52,7 @@ class Canaries : public ::testing::TestWithParam<Found> {
   const Found found_ = GetParam();
   const ModelData model_ = two_window_model();
   const Canary canary_ = canary(found_.id, found_.tells);
-  Case subject_ = case_on(model_, canary_.cache);
+  Case subject_ = operations_case(model_, canary_.cache, "open");
 };
 
 TEST_P(Canaries, are_met_by_random_sequences_and_made_small) {
@@ -130,7 +109,11 @@ INSTANTIATE_TEST_SUITE_P(
         Found{"load-one-row-short", Tells::all, "open.feed:0x1.save:0.load:0", 4},
         Found{"load-one-row-short", Tells::logits, "open.feed:0x1.save:0.load:0.feed:1x1", 5},
         Found{"growth-forgets-a-layer", Tells::all, "open.feed:0x1.feed:0x1", 3},
-        Found{"growth-forgets-a-layer", Tells::logits, "open.feed:0x1.feed:0x1", 3}),
+        Found{"growth-forgets-a-layer", Tells::logits, "open.feed:0x1.feed:0x1", 3},
+        Found{"chunk-sees-the-oldest", Tells::logits, "open.feed:0x1.feed:0x2", 3},
+        Found{"chunk-in-one-position", Tells::all, "open.feed:0x1.feed:0x2", 3},
+        Found{"chunk-in-one-position", Tells::logits, "open.feed:0x1.feed:0x2", 3},
+        Found{"fork-is-the-original", Tells::all, "open.fork:0.feed:1x1", 3}),
     [](const auto& param) {
       std::string text(param.param.id);
       std::ranges::replace(text, '-', '_');

@@ -88,7 +88,7 @@ class OperationRunner {
   const EngineSetup setup_;
   const Policy policy_;
   const std::uint64_t seed_;
-  const EngineFactory& factory_;
+  const EngineFactory factory_;
   std::unique_ptr<NoiseMeter> noise_;
   std::unique_ptr<LogOracle> log_oracle_;
   std::unique_ptr<Engine> whole_;  // rounds nothing; only beside an engine that does

@@ -3,6 +3,7 @@
 #include "verify/test_canaries.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <stdexcept>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "engine/builtin.h"
+#include "verify/replay.h"
 #include "verify/test_faults.h"
 
 namespace kvcheck {
@@ -164,7 +166,65 @@ void plant_shared_block(const Planting<T>& planting, int block) {
   };
 }
 
+// ---- Plans
+
+// Rows of a further feed of several tokens see as many of the oldest rows as if they were the first
+// ones.
+void align_masks_at_the_start(StepPlan& plan) {
+  for (SlotView& view : plan.views) {
+    SlotView wrong{.first = {0}, .slots = {}, .write = view.write};
+    int in_feed = 0;
+    for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+      const int sequence = plan.rows[r].sequence;
+      const auto of_feed = std::ranges::count(plan.rows, sequence, &PlannedRow::sequence);
+      in_feed = r > 0 && plan.rows[r - 1].sequence == sequence ? in_feed + 1 : 0;
+      std::span<const int> seen = view.of(static_cast<int>(r));
+      const auto first = static_cast<std::size_t>(in_feed + 1);
+      if (of_feed > 1) seen = seen.first(std::min(seen.size(), first));
+      wrong.slots.insert(wrong.slots.end(), seen.begin(), seen.end());
+      wrong.first.push_back(static_cast<int>(wrong.slots.size()));
+    }
+    view = std::move(wrong);
+  }
+}
+
+// All tokens of a further feed take the position of its first one.
+void repeat_positions(StepPlan& plan) {
+  int first = 0;
+  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+    PlannedRow& row = plan.rows[r];
+    if (r == 0 || plan.rows[r - 1].sequence != row.sequence) first = row.position;
+    if (first > 0) row.position = first;
+  }
+}
+
 // ---- Others
+
+// A copy is another name of the original: what is fed to it, the original takes as well.
+template <Scalar T>
+void plant_alias(const Planting<T>& planting) {
+  auto originals = std::make_shared<std::map<SequenceId, SequenceId>>();
+  planting.hooks.open = [originals](Engine& inner) {
+    const SequenceId sequence = inner.open();
+    originals->erase(sequence);
+    return sequence;
+  };
+  planting.hooks.fork = [originals](Engine& inner, SequenceId sequence) {
+    const SequenceId copy = inner.fork(sequence);
+    (*originals)[copy] = sequence;
+    return copy;
+  };
+  planting.hooks.feed = [originals](Engine& inner, std::span<const Feed> feeds, Rows rows,
+                                    Logits& out) {
+    inner.batch(feeds, rows, out);
+    Logits unwanted;
+    for (const Feed& feed : feeds) {
+      const auto original = originals->find(feed.sequence);
+      if (original == originals->end()) continue;
+      inner.feed(original->second, feed.tokens, Rows::last, unwanted);
+    }
+  };
+}
 
 template <Scalar T>
 void plant_ignored_reorder(const Planting<T>& planting) {
@@ -255,6 +315,13 @@ std::vector<Canary> canaries(Tells tells) {
       {"growth-forgets-a-layer",
        {.layout = CacheLayout::growing},
        planting(tells, [](const auto& p) { plant_layer_lost_in_growth(p); })},
+      {"chunk-sees-the-oldest",
+       {},
+       planting(tells, [](const auto& p) { p.engine.rewrite_plans(align_masks_at_the_start); })},
+      {"chunk-in-one-position",
+       {},
+       planting(tells, [](const auto& p) { p.engine.rewrite_plans(repeat_positions); })},
+      {"fork-is-the-original", {}, planting(tells, [](const auto& p) { plant_alias(p); })},
   };
 }
 
@@ -263,6 +330,35 @@ Canary canary(std::string_view id, Tells tells) {
     if (found.id == id) return std::move(found);
   }
   throw std::out_of_range("no such canary: " + std::string(id));
+}
+
+std::vector<CacheKind> all_cache_kinds() {
+  std::vector<CacheKind> kinds = cache_kinds();
+  kinds.push_back({.layout = CacheLayout::paged, .block = 2});
+  return kinds;
+}
+
+Case operations_case(const ModelData& model, const CacheKind& cache, std::string_view operations,
+                     Arithmetic arithmetic) {
+  const bool row = arithmetic == Arithmetic::row;
+  return {.check = std::string(kOperationsCheck),
+          .model = model.name,
+          .model_hash = short_hash(model),
+          .arithmetic = arithmetic,
+          .cache_kind = cache,
+          .policy = row ? Policy{Exact{}} : Policy{NoiseLimit{}},
+          .tokens = {},
+          .schedule = {},
+          .operations = parse_operations(operations, "test")};
+}
+
+OperationRunner runner_of(const Case& subject, const ModelData& model,
+                          const EngineFactory& factory) {
+  return {model,
+          {subject.scalar, subject.arithmetic, subject.cache_kind},
+          subject.policy,
+          subject.seed,
+          factory};
 }
 
 }  // namespace kvcheck

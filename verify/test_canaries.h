@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "verify/case.h"
+#include "verify/operation_run.h"
 #include "verify/probes.h"
 
 namespace kvcheck {
@@ -25,5 +27,15 @@ struct Canary {
 [[nodiscard]] std::vector<Canary> canaries(Tells tells);
 // Throws std::out_of_range if there is none of this name.
 [[nodiscard]] Canary canary(std::string_view id, Tells tells);
+
+// Every kind of cache, and one with blocks that are shorter than a context.
+[[nodiscard]] std::vector<CacheKind> all_cache_kinds();
+// These operations, in this kind of cache; row arithmetic to the last bit, or whole matrices within
+// the noise.
+[[nodiscard]] Case operations_case(const ModelData& model, const CacheKind& cache,
+                                   std::string_view operations,
+                                   Arithmetic arithmetic = Arithmetic::row);
+[[nodiscard]] OperationRunner runner_of(const Case& subject, const ModelData& model,
+                                        const EngineFactory& factory);
 
 }  // namespace kvcheck
