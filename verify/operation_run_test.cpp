@@ -49,12 +49,15 @@ TEST(OperationRun, agrees_on_every_kind_in_every_arithmetic_and_scalar) {
       for (const ScalarKind scalar : {ScalarKind::f32, ScalarKind::f64}) {
         Case subject = operations_case(model, kind, kEveryVerb, arithmetic);
         subject.scalar = scalar;
-        const CaseResult result = run(subject, model, builtin_engine);
-        EXPECT_EQ(result.verdict, Verdict::agree) << name(kind) << ": " << result.note;
+        // Rows of fewer bits are often too ill-conditioned for float32, and decided in float64.
+        const CaseResult result = run_case(subject, model, builtin_engine).result;
+        EXPECT_EQ(result.verdict, Verdict::agree)
+            << name(kind) << " " << name(arithmetic) << " " << name(scalar) << " "
+            << name(result.mark) << ": " << result.note;
         EXPECT_EQ(result.rows_compared, 5 + 4 + 2 + 1 + 2 + 1 + 1 + 16 + 5) << name(kind);
         if (!builtin_capabilities(model.weights.config, kind).shift) continue;
         subject.operations = parse_operations(kMovingVerbs, "test");
-        const CaseResult moved = run(subject, model, builtin_engine);
+        const CaseResult moved = run_case(subject, model, builtin_engine).result;
         EXPECT_EQ(moved.verdict, Verdict::agree) << name(kind) << ": " << moved.note;
         EXPECT_EQ(moved.rows_compared, 12) << name(kind);
       }
