@@ -6,10 +6,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
-#include <set>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "engine/builtin.h"
 #include "verify/replay.h"
@@ -18,8 +19,6 @@
 
 namespace kvcheck {
 namespace {
-
-using ::testing::HasSubstr;
 
 // Each verb that all kinds have, over the window of 4, the block of 2 and the end of the context.
 constexpr std::string_view kEveryVerb =

@@ -15,7 +15,6 @@ namespace kvcheck {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 const CaseResult kByLogits{.verdict = Verdict::diverge, .row = RowComparison{}, .step = 2};
 const CaseResult kByFact{.verdict = Verdict::diverge, .step = 2, .note = "rows"};

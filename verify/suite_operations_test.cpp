@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "verify/case_text.h"
 #include "verify/test_canaries.h"
 #include "verify/test_faults.h"
 

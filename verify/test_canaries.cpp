@@ -268,6 +268,106 @@ void plant_short_load(const Planting<T>& planting) {
   };
 }
 
+// The keys of a layer move up as they are, rotated for where they were.
+template <Scalar T>
+void plant_layer_not_rotated(const Planting<T>& planting) {
+  Builtin<T>& engine = planting.engine;
+  const int layer = last_layer(planting.config);
+  planting.hooks.shift = [&engine, layer](Engine& inner, SequenceId sequence, int from, int to) {
+    KvCache<T>& cache = engine.cache(sequence);
+    std::vector<std::vector<T>> keys;
+    for (int slot = to; slot < cache.length(); ++slot) {
+      keys.emplace_back(cache.key(layer, slot), cache.key(layer, slot) + cache.slot_stride());
+    }
+    inner.shift(sequence, from, to);
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      std::ranges::copy(keys[i], cache.key(layer, from + static_cast<int>(i)));
+    }
+  };
+}
+
+// The rows behind those that should go, where there are any.
+template <Scalar T>
+void plant_wrong_rows_evicted(const Planting<T>& planting) {
+  planting.hooks.evict = [](Engine& inner, SequenceId sequence, int keep, int drop) {
+    const bool some = keep + 1 + drop <= inner.held(sequence).rows;
+    inner.evict(sequence, some ? keep + 1 : keep, drop);
+  };
+}
+
+// The rows of a prompt's blocks are taken from wherever the same tokens were fed to a new sequence,
+// whatever stood before them.
+template <Scalar T>
+class BlocksByOwnTokens {
+ public:
+  explicit BlocksByOwnTokens(Builtin<T>& engine) : engine_(engine) {}
+
+  void feed(Engine& inner, std::span<const Feed> feeds, Rows rows, Logits& out) {
+    std::vector<bool> is_new;
+    for (const Feed& feed : feeds) is_new.push_back(engine_.cache(feed.sequence).length() == 0);
+    if (feeds.size() == 1 && rows == Rows::last && is_new[0]) {
+      prompt(inner, feeds[0], out);
+    } else {
+      inner.batch(feeds, rows, out);
+    }
+    for (std::size_t i = 0; i < feeds.size(); ++i) {
+      if (is_new[i]) remember(feeds[i]);
+    }
+  }
+
+ private:
+  void prompt(Engine& inner, const Feed& feed, Logits& out) {
+    std::size_t known = 0;
+    while (known + kBlock < feed.tokens.size() && blocks_.contains(block(feed, known))) {
+      known += kBlock;
+    }
+    if (known > 0) {
+      inner.feed(feed.sequence, feed.tokens.first(known), Rows::last, out);
+      for (std::size_t first = 0; first < known; first += kBlock) {
+        auto row = blocks_.at(block(feed, first)).begin();
+        each_row(feed, first, [&](T* to) { std::ranges::copy(*row++, to); });
+      }
+    }
+    inner.feed(feed.sequence, feed.tokens.subspan(known), Rows::last, out);
+  }
+
+  void remember(const Feed& feed) {
+    for (std::size_t first = 0; first + kBlock <= feed.tokens.size(); first += kBlock) {
+      std::vector<std::vector<T>> rows;
+      const std::ptrdiff_t stride = engine_.cache(feed.sequence).slot_stride();
+      each_row(feed, first, [&](const T* row) { rows.emplace_back(row, row + stride); });
+      blocks_.emplace(block(feed, first), std::move(rows));
+    }
+  }
+
+  template <typename Visit>
+  void each_row(const Feed& feed, std::size_t first, Visit visit) {
+    KvCache<T>& cache = engine_.cache(feed.sequence);
+    for (int l = 0; l < cache.store().layers(); ++l) {
+      for (std::size_t slot = first; slot < first + kBlock; ++slot) {
+        visit(cache.key(l, static_cast<int>(slot)));
+        visit(cache.value(l, static_cast<int>(slot)));
+      }
+    }
+  }
+
+  static std::vector<int> block(const Feed& feed, std::size_t first) {
+    const auto tokens = feed.tokens.subspan(first, kBlock);
+    return {tokens.begin(), tokens.end()};
+  }
+
+  static constexpr std::size_t kBlock = 2;
+  Builtin<T>& engine_;
+  std::map<std::vector<int>, std::vector<std::vector<T>>> blocks_;
+};
+
+template <Scalar T>
+void plant_blocks_by_own_tokens(const Planting<T>& planting) {
+  auto blocks = std::make_shared<BlocksByOwnTokens<T>>(planting.engine);
+  planting.hooks.feed = [blocks](Engine& inner, std::span<const Feed> feeds, Rows rows,
+                                 Logits& out) { blocks->feed(inner, feeds, rows, out); };
+}
+
 // What a layer held is not taken into the larger memory.
 template <Scalar T>
 void plant_layer_lost_in_growth(const Planting<T>& planting) {
@@ -322,6 +422,15 @@ std::vector<Canary> canaries(Tells tells) {
        {},
        planting(tells, [](const auto& p) { p.engine.rewrite_plans(repeat_positions); })},
       {"fork-is-the-original", {}, planting(tells, [](const auto& p) { plant_alias(p); })},
+      {"shift-rotates-a-layer-less",
+       {},
+       planting(tells, [](const auto& p) { plant_layer_not_rotated(p); })},
+      {"evict-one-row-late",
+       {},
+       planting(tells, [](const auto& p) { plant_wrong_rows_evicted(p); })},
+      {"blocks-known-by-their-own-tokens",
+       {},
+       planting(tells, [](const auto& p) { plant_blocks_by_own_tokens(p); })},
   };
 }
 

@@ -47,6 +47,8 @@ struct Hooks {
   std::function<SequenceId(Engine&, SequenceId)> fork = {};
   std::function<void(Engine&, std::span<const SequenceId>, std::span<const int>)> reorder = {};
   std::function<SequenceId(Engine&, std::span<const std::byte>)> load = {};
+  std::function<void(Engine&, SequenceId, int, int)> shift = {};
+  std::function<void(Engine&, SequenceId, int, int)> evict = {};
   std::function<Held(const Engine&, SequenceId)> held = {};
   std::function<void(Capabilities&)> can = {};  // what it says of itself
 };
@@ -69,10 +71,8 @@ class HookedEngine final : public Engine {
   void reorder(std::span<const SequenceId> sequences, std::span<const int> from) override;
   [[nodiscard]] State save(SequenceId sequence) override { return inner_->save(sequence); }
   [[nodiscard]] SequenceId load(std::span<const std::byte> state) override;
-  void shift(SequenceId sequence, int from, int to) override { inner_->shift(sequence, from, to); }
-  void evict(SequenceId sequence, int keep, int drop) override {
-    inner_->evict(sequence, keep, drop);
-  }
+  void shift(SequenceId sequence, int from, int to) override;
+  void evict(SequenceId sequence, int keep, int drop) override;
   [[nodiscard]] int lookup(std::span<const int> tokens) override { return inner_->lookup(tokens); }
   [[nodiscard]] Held held(SequenceId sequence) const override;
   [[nodiscard]] Places places(SequenceId sequence) const override {
