@@ -170,10 +170,11 @@ void OperationRunner::take_step(int index, const Operation& operation, const Wat
     refusal = "refused";
     look_at_sequences(operation, step);
   } else {
+    const std::vector<std::uint64_t> before = fingerprints(operation.sequences);
     step = log_->apply(operation);
     execute(operation, step);
     look_at_sequences(operation, step);
-    expect_copies(operation, step);
+    expect_copies(operation, step, before);
   }
   judge_step(index, renumbered_);
   if (!watch) return;
@@ -346,17 +347,30 @@ void OperationRunner::look_at_sequences(const Operation& operation, const Operat
   }
 }
 
+std::vector<std::uint64_t> OperationRunner::fingerprints(const std::vector<int>& handles) {
+  std::vector<std::uint64_t> found;
+  for (const int handle : handles) found.push_back(at(handle).fingerprint);
+  return found;
+}
+
 // A copy holds what was copied.
-void OperationRunner::expect_copies(const Operation& operation, const OperationStep& step) {
-  if (!engine_->hello().can.fingerprint || !step.created) return;
-  const std::uint64_t print = at(*step.created).fingerprint;
+void OperationRunner::expect_copies(const Operation& operation, const OperationStep& step,
+                                    const std::vector<std::uint64_t>& before) {
+  if (!engine_->hello().can.fingerprint) return;
   if (operation.verb == Verb::fork) {
-    facts_.expect_same("rows of the copy", "after fork", at(operation.sequences[0]).fingerprint,
-                       print);
+    facts_.expect_same("rows of the copy", "after fork", before[0], at(*step.created).fingerprint);
   }
   if (operation.verb == Verb::load) {
     facts_.expect_same("rows of the loaded sequence", "after load",
-                       state_fingerprints_[static_cast<std::size_t>(operation.numbers[0])], print);
+                       state_fingerprints_[static_cast<std::size_t>(operation.numbers[0])],
+                       at(*step.created).fingerprint);
+  }
+  if (operation.verb != Verb::reorder) return;
+  for (std::size_t i = 0; i < operation.sequences.size(); ++i) {
+    const int handle = operation.sequences[i];
+    const auto source = static_cast<std::size_t>(operation.numbers[i]);
+    facts_.expect_same(fmt::format("rows taken by sequence {}", handle), "after reorder",
+                       before[source], at(handle).fingerprint);
   }
 }
 

@@ -76,7 +76,10 @@ class OperationRunner {
   void measure_floors(std::size_t from, const FedTokens& fed, std::span<const LoggedRow> log);
   void add_loss(const std::vector<int>& tokens, int count, int first);
   void look_at_sequences(const Operation& operation, const OperationStep& step);
-  void expect_copies(const Operation& operation, const OperationStep& step);
+  // `before`: fingerprints of the operation's sequences, in its order.
+  void expect_copies(const Operation& operation, const OperationStep& step,
+                     const std::vector<std::uint64_t>& before);
+  [[nodiscard]] std::vector<std::uint64_t> fingerprints(const std::vector<int>& handles);
   void judge_step(int index, bool renumbered);
   void finish();
   [[nodiscard]] Sequence& at(int handle) { return sequences_[static_cast<std::size_t>(handle)]; }
@@ -85,7 +88,7 @@ class OperationRunner {
   const EngineSetup setup_;
   const Policy policy_;
   const std::uint64_t seed_;
-  const EngineFactory& factory_;
+  const EngineFactory factory_;
   std::unique_ptr<NoiseMeter> noise_;
   std::unique_ptr<LogOracle> log_oracle_;
   std::unique_ptr<Engine> whole_;  // rounds nothing; only beside an engine that does

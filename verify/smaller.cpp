@@ -8,9 +8,12 @@
 namespace kvcheck {
 namespace {
 
+// A batch of one sequence is a feed, so that what fails in both may become the simpler one.
 Verb verb_at(const Case& subject, const CaseResult& result) {
   const auto step = static_cast<std::size_t>(result.step.value_or(0));
-  return step < subject.operations.size() ? subject.operations[step].verb : Verb::close;
+  if (step >= subject.operations.size()) return Verb::close;
+  const Verb verb = subject.operations[step].verb;
+  return verb == Verb::batch ? Verb::feed : verb;
 }
 
 bool by_logits(const CaseResult& result) { return result.row && result.note.empty(); }

@@ -24,8 +24,8 @@ struct SmallerCase {
 inline constexpr int kSmallerTries = 1000;
 inline constexpr std::chrono::milliseconds kSmallerTime{2000};
 
-// What a smaller case must keep: the verdict, the verb of the step that fails, and whether logits
-// or something else is wrong there.
+// What a smaller case must keep: the verdict, the verb of the step that fails (feeds and batches
+// count as one), and whether logits or something else is wrong there.
 [[nodiscard]] bool same_class(const Case& a, const CaseResult& of_a, const Case& b,
                               const CaseResult& of_b);
 

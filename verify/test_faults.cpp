@@ -317,6 +317,29 @@ void HookedEngine::truncate(SequenceId sequence, int length) {
   hooks_.truncate(*inner_, sequence, length);
 }
 
+SequenceId HookedEngine::fork(SequenceId sequence) {
+  return hooks_.fork ? hooks_.fork(*inner_, sequence) : inner_->fork(sequence);
+}
+
+void HookedEngine::reorder(std::span<const SequenceId> sequences, std::span<const int> from) {
+  if (!hooks_.reorder) return inner_->reorder(sequences, from);
+  hooks_.reorder(*inner_, sequences, from);
+}
+
+SequenceId HookedEngine::load(std::span<const std::byte> state) {
+  return hooks_.load ? hooks_.load(*inner_, state) : inner_->load(state);
+}
+
+void HookedEngine::shift(SequenceId sequence, int from, int to) {
+  if (!hooks_.shift) return inner_->shift(sequence, from, to);
+  hooks_.shift(*inner_, sequence, from, to);
+}
+
+void HookedEngine::evict(SequenceId sequence, int keep, int drop) {
+  if (!hooks_.evict) return inner_->evict(sequence, keep, drop);
+  hooks_.evict(*inner_, sequence, keep, drop);
+}
+
 Held HookedEngine::held(SequenceId sequence) const {
   return hooks_.held ? hooks_.held(*inner_, sequence) : inner_->held(sequence);
 }
