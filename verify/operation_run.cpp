@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "engine/error.h"
+#include "verify/held_bytes.h"
 
 namespace kvcheck {
 namespace {
@@ -54,25 +55,14 @@ bool renumbered(std::span<const LoggedRow> log) {
   });
 }
 
-// Of `rows` rows, by the configuration and the kind of cache alone.
-std::int64_t expected_bytes(const Config& config, const EngineSetup& setup, int rows) {
-  const bool narrow = setup.scalar == ScalarKind::f32;
-  const std::int64_t row = narrow ? row_bytes<float>(setup.cache.format, config.kv_width())
-                                  : row_bytes<double>(setup.cache.format, config.kv_width());
-  std::int64_t all = 0;
-  for (const int window : config.windows) {
-    const bool ring = setup.cache.layout == CacheLayout::ring && window > 0;
-    all += ring ? std::min(rows, window) : rows;
-  }
-  return 2 * all * row;
-}
-
 bool may_refuse(const EngineSetup& setup, const Operation& operation) {
   return setup.cache.layout == CacheLayout::ring && operation.verb == Verb::truncate;
 }
 
 bool worse(const CaseResult& a, const CaseResult& b, const Policy& policy) {
   if (a.verdict != b.verdict) return a.verdict > b.verdict;
+  // Rows that agree to the last bit are worth more than no rows.
+  if (a.row.has_value() != b.row.has_value()) return a.row.has_value();
   return badness(policy, a) > badness(policy, b);
 }
 
@@ -336,7 +326,7 @@ void OperationRunner::look_at_sequences(const Operation& operation, const Operat
     const int length = log_->length(handle);
     expect("rows", handle, length, held.rows);
     expect("next position", handle, log_->next_position(handle), held.next_position);
-    expect("bytes", handle, expected_bytes(model_.weights.config, setup_, length), held.bytes);
+    expect("bytes", handle, held_bytes(model_.weights.config, setup_, length), held.bytes);
     if (!prints) continue;
     const std::uint64_t print = engine_->fingerprint(sequence.id);
     if (std::ranges::find(step.changed, handle) == step.changed.end()) {
