@@ -28,7 +28,8 @@ struct CacheKind {
   [[nodiscard]] bool lossy() const { return format != RowFormat::native; }
 };
 
-inline constexpr int kBlockRows = 16;
+// Small, so that short contexts have several blocks, full and partly filled ones.
+inline constexpr int kBlockRows = 2;
 inline constexpr int kBlockRowsMax = 1 << 16;
 
 // flat, growing, ring, paged:B, padded-left, padded-right, bf16, f16 or int8.

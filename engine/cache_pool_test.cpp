@@ -418,7 +418,7 @@ TEST(DroppedRows, of_one_layer_are_as_if_they_had_never_been) {
 
 TEST(CacheKind, has_a_name_that_is_read_back) {
   for (const CacheKind& kind : kinds()) EXPECT_EQ(cache_kind(name(kind), "test"), kind);
-  EXPECT_EQ(name(cache_kind("paged", "test")), "paged:16");
+  EXPECT_EQ(name(cache_kind("paged", "test")), "paged:2");
   EXPECT_EQ(error_of([] { (void)cache_kind("paged:0", "--cache-kind"); }),
             "--cache-kind: rows of a block, expected a number from 1 to 65536, got \"0\"");
   EXPECT_EQ(error_of([] { (void)cache_kind("flat:2", "--cache-kind"); }),
