@@ -18,7 +18,8 @@ namespace kvcheck {
 
 Capabilities builtin_capabilities(const Config& config, const CacheKind& kind) {
   // A ring holds the rows of the last positions only; a learned position is part of every number
-  // of a row; rotating what was rounded rounds it again.
+  // of a row; and rotating what was rounded rounds it again, while the oracle that replays a log
+  // knows keys before their rotation only, and could not round them as they were stored.
   const bool moves =
       config.positions != Positions::learned && kind.layout != CacheLayout::ring && !kind.lossy();
   return {.truncate = true,
@@ -35,9 +36,24 @@ Capabilities builtin_capabilities(const Config& config, const CacheKind& kind) {
 
 namespace {
 
+// Everything that decides what the rows of a cache mean besides the weights.
+std::vector<std::uint64_t> describe(const Config& config) {
+  std::vector<std::uint64_t> parts{std::hash<double>{}(config.norm_epsilon),
+                                   std::hash<double>{}(config.rotary_base)};
+  for (const int number : {config.vocabulary, config.width, config.layers, config.query_heads,
+                           config.kv_heads, config.head_size, config.mlp_width, config.context,
+                           static_cast<int>(config.norm), static_cast<int>(config.positions),
+                           static_cast<int>(config.rotary_pairs), static_cast<int>(config.mlp)}) {
+    parts.push_back(static_cast<std::uint64_t>(number));
+  }
+  for (const int window : config.windows) parts.push_back(static_cast<std::uint64_t>(window));
+  return parts;
+}
+
 template <Scalar T>
 std::uint64_t identity_of(const Model<T>& model, const CacheKind& kind) {
   std::uint64_t identity = mix(stream_of(name(kind)) + sizeof(T));
+  for (const std::uint64_t part : describe(model.config)) identity = mix(identity ^ part);
   for (const auto& tensor : tensors(model)) {
     for (const T value : tensor.values) identity = mix(identity ^ std::hash<T>{}(value));
   }

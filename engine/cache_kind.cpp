@@ -44,7 +44,8 @@ CacheKind cache_kind(std::string_view text, std::string_view where) {
     CacheKind kind{.layout = CacheLayout::paged};
     const auto [end, error] =
         std::from_chars(number.data(), number.data() + number.size(), kind.block);
-    const bool whole = error == std::errc{} && end == number.data() + number.size();
+    const bool whole =
+        !number.starts_with('0') && error == std::errc{} && end == number.data() + number.size();
     if (whole && kind.block >= 1 && kind.block <= kBlockRowsMax) return kind;
     throw bad_input({where, "rows of a block", fmt::format("a number from 1 to {}", kBlockRowsMax),
                      fmt::format("\"{}\"", number)});

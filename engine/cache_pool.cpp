@@ -84,7 +84,7 @@ std::unique_ptr<CachePool<T>> make_pool(const Config& config, const CacheKind& k
                                         std::uint64_t identity) {
   switch (kind.layout) {
     case CacheLayout::paged:
-      return make_paged_pool<T>(config, kind.block, identity);
+      return make_paged_pool<T>(config, std::min(kind.block, config.context), identity);
     case CacheLayout::padded_left:
       return make_padded_pool<T>(config, Padding::left);
     case CacheLayout::padded_right:

@@ -38,7 +38,7 @@ Model<float> small_rotary() {
 std::vector<CacheKind> kinds() {
   std::vector<CacheKind> kinds = cache_kinds();
   kinds.push_back(cache_kind("paged:1", "test"));
-  kinds.push_back(cache_kind("paged:2", "test"));
+  kinds.push_back(cache_kind("paged:16", "test"));
   kinds.push_back(cache_kind("paged:3", "test"));
   return kinds;
 }

@@ -16,7 +16,7 @@
 namespace kvcheck {
 namespace {
 
-constexpr std::size_t kNamed = 12;  // of what was not reached
+constexpr std::size_t kNamed = 4;  // of what was not reached
 
 struct Reached {
   std::size_t reached = 0;
@@ -60,14 +60,16 @@ bool names_verb(const std::string& named) {
   return false;
 }
 
-}  // namespace
-
-std::string coverage_text(std::span<const CheckSummary> summaries) {
+// One kind of cache, over all models.
+std::string coverage_of_kind(const std::string& kind, std::span<const CheckSummary> summaries) {
   OperationCoverage all;
+  std::int64_t reused = 0;
+  std::int64_t refused = 0;
   for (const CheckSummary& summary : summaries) {
-    if (summary.coverage) all += *summary.coverage;
+    all += *summary.coverage;
+    reused += summary.counts.reused;
+    refused += summary.counts.refused;
   }
-  if (all.sequences == 0) return "";
   const std::vector<std::string> not_reached = nowhere(summaries, all);
   const auto pairs_missing =
       static_cast<std::size_t>(std::ranges::count_if(not_reached, names_pair));
@@ -76,18 +78,38 @@ std::string coverage_text(std::span<const CheckSummary> summaries) {
   std::vector<std::uint64_t> pairs;
   for (const auto& row : all.pairs) pairs.insert(pairs.end(), row.begin(), row.end());
   std::string line = fmt::format(
-      "operations: {} sequences of {:.1f} on average; {}, {}, {}",
+      "operations {}: {} of them in {} sequences; {}, {}, {}", kind,
+      grouped(static_cast<std::int64_t>(all.operations)),
       grouped(static_cast<std::int64_t>(all.sequences)),
-      static_cast<double>(all.operations) / static_cast<double>(all.sequences),
       text("verbs", reached(all.verbs, verbs_missing)),
-      text("pairs of them", reached(pairs, pairs_missing)),
+      text("pairs", reached(pairs, pairs_missing)),
       text("edges", reached(all.edges, not_reached.size() - pairs_missing - verbs_missing)));
   if (!not_reached.empty()) {
     const std::span shown = std::span(not_reached).first(std::min(kNamed, not_reached.size()));
-    line += fmt::format("; not reached: {}{}", fmt::join(shown, ", "),
+    line += fmt::format(", not {}{}", fmt::join(shown, ", "),
                         not_reached.size() > kNamed ? " ..." : "");
   }
+  if (refused > 0) line += fmt::format("; {} roll backs refused", grouped(refused));
+  if (reused > 0) line += fmt::format("; {} rows reused by prompts", grouped(reused));
+  const bool paged = summaries.front().cache_kind.layout == CacheLayout::paged;
+  if (paged && reused == 0) line += "; no prompt reused a row, so reuse was not put to the test";
   return line + "\n";
+}
+
+}  // namespace
+
+std::string coverage_text(std::span<const CheckSummary> summaries) {
+  std::vector<std::string> kinds;  // in the order in which they come
+  std::map<std::string, std::vector<CheckSummary>> by_kind;
+  for (const CheckSummary& summary : summaries) {
+    if (!summary.coverage || summary.coverage->sequences == 0) continue;
+    const std::string kind = name(summary.cache_kind);
+    if (!by_kind.contains(kind)) kinds.push_back(kind);
+    by_kind[kind].push_back(summary);
+  }
+  std::string text;
+  for (const std::string& kind : kinds) text += coverage_of_kind(kind, by_kind[kind]);
+  return text;
 }
 
 std::string loss_text(std::span<const CheckSummary> summaries) {

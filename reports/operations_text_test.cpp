@@ -28,10 +28,30 @@ TEST(CoverageText, adds_up_and_names_what_no_check_reached) {
   other.not_covered = {"fork", "at-window"};
   const CheckSummary checks[] = {one, diverging_check(), other};
   const std::string text = coverage_text(checks);
-  EXPECT_THAT(text, HasSubstr("operations: 4 sequences of 3.0 on average; 2 of 3 verbs, 0 of 1 "
-                              "pairs of them, 0 of 1 edges; not reached: fork, "));
+  EXPECT_THAT(text, HasSubstr("operations paged:2: 12 of them in 4 sequences; 2 of 3 verbs, 0 of 1 "
+                              "pairs, 0 of 1 edges, not fork, "));
   EXPECT_THAT(text, HasSubstr("at-window"));
   EXPECT_EQ(text.back(), '\n');
+}
+
+TEST(CoverageText, has_a_line_for_each_kind_and_says_what_was_refused_or_reused) {
+  CheckSummary flat = operations_check();
+  flat.cache_kind = {};
+  CheckSummary ring = flat;
+  ring.cache_kind = {.layout = CacheLayout::ring};
+  ring.counts.refused = 3;
+  CheckSummary paged = flat;
+  paged.cache_kind = {.layout = CacheLayout::paged, .block = 2};
+  paged.counts.reused = 1234;
+  CheckSummary idle = paged;
+  idle.cache_kind.block = 4;
+  idle.counts.reused = 0;
+  const CheckSummary checks[] = {flat, ring, paged, idle};
+  const std::string text = coverage_text(checks);
+  EXPECT_THAT(text, HasSubstr("operations flat: "));
+  EXPECT_THAT(text, HasSubstr("; 3 roll backs refused\noperations paged:2: "));
+  EXPECT_THAT(text, HasSubstr("; 1,234 rows reused by prompts\noperations paged:4: "));
+  EXPECT_THAT(text, HasSubstr("; no prompt reused a row, so reuse was not put to the test\n"));
 }
 
 TEST(LossText, has_a_line_for_each_kind_that_rounds) {

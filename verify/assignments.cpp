@@ -167,7 +167,9 @@ std::vector<Unit> cut_operations(const Assignment& assignment, std::size_t toget
 std::vector<Unit> cut(const Assignment& assignment, OperationChoice::Kind operations) {
   if (assignment.space) {
     const bool random = operations == OperationChoice::Kind::random;
-    return cut_operations(assignment, random ? kUnitSequences : kUnitEnumerated);
+    return cut_operations(
+        assignment, random ? kUnitSequences
+                           : std::max(kUnitEnumerated, assignment.sequences / kUnitsEnumerated));
   }
   const PrefixTree& tree = assignment.source->tree;
   const bool one_case_a_prefix = assignment.checks.front().check->group == Group::prefixes;

@@ -52,7 +52,8 @@ struct StoredCases {
 
 // Sequences of operations in a unit.
 inline constexpr std::size_t kUnitSequences = 32;
-inline constexpr std::size_t kUnitEnumerated = 512;  // each unit walks to its first one again
+inline constexpr std::size_t kUnitEnumerated = 512;  // or more: each unit walks past all others
+inline constexpr std::size_t kUnitsEnumerated = 64;  // so no more units than these
 
 // Open at once in sequences that are enumerated.
 inline constexpr int kLiveEnumerated = 3;

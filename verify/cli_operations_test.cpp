@@ -38,7 +38,7 @@ TEST(CliOperations, random_ones_are_run_on_every_kind_in_both_arithmetics) {
   }
   EXPECT_THAT(found, SizeIs(cache_kinds().size() * 2 * 3));
   EXPECT_THAT(result.out, Not(HasSubstr("prefixes  gen")));
-  EXPECT_THAT(result.out, HasSubstr("\noperations: "));
+  EXPECT_THAT(result.out, HasSubstr("\noperations flat: "));
   EXPECT_THAT(result.out, HasSubstr("\nint8 rows: "));
 }
 
@@ -72,12 +72,12 @@ TEST(CliOperations, refuses_bad_values) {
     return complaint(kvcheck.run("verify gen:plain:1 --operations " + value));
   };
   const std::string one = "--operations: number, expected 1 to 1000000, got ";
-  EXPECT_EQ(said("random:0"), one + "0");
-  EXPECT_EQ(said("random:x"), one + "x");
-  EXPECT_EQ(said("random:"), one);
-  EXPECT_EQ(said("random:1000001"), one + "1000001");
-  EXPECT_EQ(said("exhaustive:0"), "--operations: number, expected 1 to 8, got 0");
-  EXPECT_EQ(said("exhaustive:99"), "--operations: number, expected 1 to 8, got 99");
+  EXPECT_EQ(said("random:0"), one + "\"0\"");
+  EXPECT_EQ(said("random:x"), one + "\"x\"");
+  EXPECT_EQ(said("random:"), one + "\"\"");
+  EXPECT_EQ(said("random:1000001"), one + "\"1000001\"");
+  EXPECT_EQ(said("exhaustive:0"), "--operations: number, expected 1 to 8, got \"0\"");
+  EXPECT_EQ(said("exhaustive:99"), "--operations: number, expected 1 to 8, got \"99\"");
   EXPECT_EQ(said("some"),
             "--operations: bad value, expected random:N, exhaustive:D or none, got some");
   EXPECT_THAT(

@@ -91,17 +91,20 @@ void Recorder::on_failure(const CaseRecord& record) {
 }
 
 void Recorder::on_smaller(const CaseRecord& record, const SmallerCase& smaller) {
-  std::string text =
-      fmt::format("smallest: {} of {} operations{}, after {} tries: {}\n  {}\n  {}\n",
-                  smaller.subject.operations.size(), record.subject.operations.size(),
-                  smaller.complete ? "" : " (the budget was spent)", smaller.tries,
-                  to_text(smaller.subject.operations),
-                  what_happened(smaller.subject, smaller.result), repro_line(smaller.subject));
+  std::string text = fmt::format(
+      "smallest of {}: {} of {} operations{}, after {} tries: {}\n  {}\n  {}\n", check_of(record),
+      smaller.subject.operations.size(), record.subject.operations.size(),
+      smaller.complete ? "" : " (the budget was spent)", smaller.tries,
+      to_text(smaller.subject.operations), what_happened(smaller.subject, smaller.result),
+      repro_line(smaller.subject));
   if (!smaller.indifferent.empty()) {
-    text += fmt::format("  fails as well with another {}\n",
-                        fmt::join(smaller.indifferent, ", another "));
+    text += fmt::format("  fails as well with {}\n", fmt::join(smaller.indifferent, ", "));
   }
   progress_.say(text);
+  {
+    const std::lock_guard lock(mutex_);
+    smaller_.push_back(std::move(text));
+  }
   if (store_ && smaller.result.verdict == Verdict::diverge) keep(smaller.subject);
 }
 
@@ -119,6 +122,8 @@ void Recorder::on_record(const CaseRecord& record) {
 std::string Recorder::first_failures() const {
   std::string text;
   for (const auto& [key, record] : first_) text += "\n" + failure_text(record);
+  const std::lock_guard lock(mutex_);
+  for (const std::string& smaller : smaller_) text += "\n" + smaller;
   return text;
 }
 
@@ -134,7 +139,8 @@ void Recorder::keep(const Case& subject) {
 }
 
 std::string Recorder::failure_text(const CaseRecord& record) const {
-  std::optional<Numbered> of = number_of(record, runs_);
+  std::optional<Numbered> of;
+  if (record.subject.operations.empty()) of = number_of(record, runs_);
   if (record.number) of = Numbered{record.subject.seed, *record.number};
   std::string text = fmt::format("{}: {}", name(record.result.verdict), check_of(record));
   if (of) text += fmt::format(" (seed {}, index {})", of->seed, of->number);

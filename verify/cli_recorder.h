@@ -3,6 +3,7 @@
 // the next run.
 #pragma once
 
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +40,8 @@ class Recorder final : public RunListener {
   const VerifyArguments& arguments_;
   const Runs& runs_;
   bool store_;
+  mutable std::mutex mutex_;  // of the smaller ones, told of from any thread
+  std::vector<std::string> smaller_;
   int failures_ = 0;
   int filed_ = 0;
   int stored_ = 0;

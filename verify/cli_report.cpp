@@ -2,6 +2,7 @@
 // kvcheck report: the worst cases of a run, from its files.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "reports/prefix_row.h"
 #include "reports/summary_json.h"
 #include "reports/worst.h"
+#include "verify/case.h"
 #include "verify/cli.h"
 
 namespace kvcheck {
@@ -21,7 +23,10 @@ int run_report(const ReportArguments& arguments) {
   read_prefixes(run / "prefixes.csv", [&](PrefixRow row) { prefixes.add(std::move(row)); });
   WorstRows<OperationRow> operations;
   std::error_code unknown;  // what cannot be looked at is told when it is read
-  if (std::filesystem::exists(run / "operations.csv", unknown) || unknown) {
+  const bool listed = std::ranges::any_of(summary.checks, [](const SummaryCheck& check) {
+    return check.id == kOperationsCheck && check.cases > 0;
+  });
+  if (listed || std::filesystem::exists(run / "operations.csv", unknown) || unknown) {
     read_operations(run / "operations.csv",
                     [&](OperationRow row) { operations.add(std::move(row)); });
   }

@@ -27,7 +27,10 @@ namespace {
 constexpr int kLogitsShown = 64;  // of a large vocabulary: the ones that differ most
 
 Case read_case(const std::string& subject) {
-  if (subject.starts_with("kv")) {
+  // "kv1:..." and not the path of a file, though it may begin alike.
+  const auto slash = subject.find('/');
+  const bool path = slash != std::string::npos && slash < subject.find(':');
+  if (subject.starts_with("kv") && !path) {
     std::error_code error;
     if (!std::filesystem::exists(subject, error)) return parse_token(subject, "token");
   }
@@ -48,6 +51,15 @@ std::string words(const ModelData& model, const std::vector<int>& tokens) {
   return fmt::format("{}   ({})", join_tokens(tokens), fmt::join(found, " "));
 }
 
+// Rows that saw keys which were rotated back differ by rounding, whatever the arithmetic.
+std::string_view after_shift(const Case& subject) {
+  const auto shifts = [](const Operation& operation) { return operation.verb == Verb::shift; };
+  const bool noise = std::holds_alternative<NoiseLimit>(subject.policy);
+  return !noise && std::ranges::any_of(subject.operations, shifts)
+             ? "; rows that see shifted keys: noise:30"
+             : "";
+}
+
 std::string header(const Case& subject, const ModelData& model) {
   std::string text =
       fmt::format("case       {} on {} ({}, {} arithmetic)\n", subject.check, path_text(model.name),
@@ -55,7 +67,7 @@ std::string header(const Case& subject, const ModelData& model) {
   if (!subject.operations.empty()) {
     text += fmt::format("cache      {}\n", name(subject.cache_kind));
     text += fmt::format("operations {}\n", subject.operations.size());
-    return text + fmt::format("policy     {}\n", to_text(subject.policy));
+    return text + fmt::format("policy     {}{}\n", to_text(subject.policy), after_shift(subject));
   }
   if (subject.cache_kind != CacheKind{}) {
     text += fmt::format("cache      {}\n", name(subject.cache_kind));

@@ -33,7 +33,8 @@ int whole_number(std::string_view text, IntRange range, std::string_view where) 
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || end != text.data() + text.size() || number < range.low ||
       number > range.high) {
-    throw bad_input({where, "number", fmt::format("{} to {}", range.low, range.high), text});
+    throw bad_input({where, "number", fmt::format("{} to {}", range.low, range.high),
+                     fmt::format("\"{}\"", text)});
   }
   return number;
 }

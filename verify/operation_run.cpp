@@ -55,10 +55,6 @@ bool renumbered(std::span<const LoggedRow> log) {
   });
 }
 
-bool may_refuse(const EngineSetup& setup, const Operation& operation) {
-  return setup.cache.layout == CacheLayout::ring && operation.verb == Verb::truncate;
-}
-
 bool worse(const CaseResult& a, const CaseResult& b, const Policy& policy) {
   if (a.verdict != b.verdict) return a.verdict > b.verdict;
   // Rows that agree to the last bit are worth more than no rows.
@@ -93,7 +89,7 @@ OperationSpace operation_space(const Config& config, const CacheKind& kind,
                                const Capabilities& can) {
   OperationSpace space;
   space.limits = {.vocabulary = config.vocabulary,
-                  .context = config.context,
+                  .context = std::min(config.context, kOperationPositionsMax),
                   .learned_positions = config.positions == Positions::learned,
                   .verbs = verbs_of(can)};
   for (const int window : config.windows) {
@@ -124,9 +120,10 @@ CaseResult OperationRunner::run(const Operations& operations, const Watcher& wat
   result_ = {};
   worst_.reset();
   ended_ = false;
+  any_refused_ = false;
   sequences_.clear();
-  states_.clear();
-  state_fingerprints_.clear();
+  saved_.clear();
+  executed_.clear();
   log_.emplace(space_.limits);
   int index = 0;
   try {
@@ -134,18 +131,26 @@ CaseResult OperationRunner::run(const Operations& operations, const Watcher& wat
     for (; index < static_cast<int>(operations.size()) && !ended_; ++index) {
       take_step(index, operations[static_cast<std::size_t>(index)], watch);
     }
-    if (!ended_) finish();
+    if (!ended_) finish(index);
   } catch (const EngineError& error) {
-    result_.verdict = Verdict::broken;
-    result_.mark = Mark::crash;
-    result_.note = error.what();
-    result_.step = index;
+    end_with(Verdict::broken, Mark::crash, error.what(), index);
   } catch (const Error& error) {
-    result_.verdict = Verdict::diverge;
-    result_.note = fmt::format("refused: {}", error.what());
-    result_.step = index;
+    end_with(Verdict::diverge, Mark::none, fmt::format("refused: {}", error.what()), index);
+  }
+  if (any_refused_ && result_.verdict == Verdict::agree && result_.mark == Mark::none) {
+    result_.mark = Mark::refused;
   }
   return result_;
+}
+
+// Rows of earlier steps have no part in it.
+void OperationRunner::end_with(Verdict verdict, Mark mark, std::string note, int step) {
+  result_ = {.verdict = verdict,
+             .mark = mark,
+             .rows_compared = result_.rows_compared,
+             .step = step,
+             .note = std::move(note)};
+  worst_.reset();
 }
 
 void OperationRunner::take_step(int index, const Operation& operation, const Watcher& watch) {
@@ -160,9 +165,11 @@ void OperationRunner::take_step(int index, const Operation& operation, const Wat
     refusal = "refused";
     look_at_sequences(operation, step);
   } else {
-    const std::vector<std::uint64_t> before = fingerprints(operation.sequences);
+    const std::vector<Sequence> before = sequences(operation.sequences);
+    executed_.push_back(operation);
     step = log_->apply(operation);
     execute(operation, step);
+    carry_peaks(operation, step, before);
     look_at_sequences(operation, step);
     expect_copies(operation, step, before);
   }
@@ -177,15 +184,51 @@ void OperationRunner::take_step(int index, const Operation& operation, const Wat
   watch(seen);
 }
 
-// Only rolling back may be refused: by a ring that no longer holds what would be needed.
+// Only rolling back may be refused, and only by a ring that no longer holds what would be needed;
+// then it must be.
 bool OperationRunner::refused(const Operation& operation) {
+  const bool must = must_refuse(operation.sequences[0], operation.numbers[0]);
   try {
     engine_->truncate(at(operation.sequences[0]).id, operation.numbers[0]);
-    return false;
+  } catch (const Unsupported&) {
+    throw;
   } catch (const Error&) {
-    if (!may_refuse(setup_, operation)) throw;
+    if (!must) throw;
     ++refusals_;
+    any_refused_ = true;
     return true;
+  }
+  if (must) facts_.expect("refusals", "of a roll back to rows that are gone", 1, 0);
+  return false;
+}
+
+// The row that would be fed next sees window - 1 rows before it; a ring holds the last `window`
+// that were fed.
+bool OperationRunner::must_refuse(int handle, int length) {
+  if (setup_.cache.layout != CacheLayout::ring) return false;
+  if (length == 0 || length == log_->length(handle)) return false;
+  const int peak = at(handle).peak;
+  const auto gone = [&](int window) {
+    return window > 0 && std::max(0, length - window + 1) < std::max(0, peak - window);
+  };
+  return std::ranges::any_of(model_.weights.config.windows, gone);
+}
+
+// A copy of rows is a copy of what was overwritten before them.
+void OperationRunner::carry_peaks(const Operation& operation, const OperationStep& step,
+                                  const std::vector<Sequence>& before) {
+  if (operation.verb == Verb::fork) at(*step.created).peak = before[0].peak;
+  if (operation.verb == Verb::load) {
+    at(*step.created).peak = saved_[static_cast<std::size_t>(operation.numbers[0])].peak;
+  }
+  if (operation.verb == Verb::reorder) {
+    for (std::size_t i = 0; i < operation.sequences.size(); ++i) {
+      at(operation.sequences[i]).peak = before[static_cast<std::size_t>(operation.numbers[i])].peak;
+    }
+  }
+  for (const int handle : log_->live()) {
+    const int length = log_->length(handle);
+    at(handle).peak = length == 0 ? 0 : std::max(at(handle).peak, length);
   }
 }
 
@@ -214,12 +257,12 @@ void OperationRunner::execute(const Operation& operation, const OperationStep& s
     case Verb::close:
       return engine_->close(id(0));
     case Verb::save:
-      states_.push_back(engine_->save(id(0)));
-      state_fingerprints_.push_back(at(operation.sequences[0]).fingerprint);
+      saved_.push_back({engine_->save(id(0)), at(operation.sequences[0]).fingerprint,
+                        at(operation.sequences[0]).peak});
       return;
     case Verb::load:
       sequences_.push_back(
-          {engine_->load(states_[static_cast<std::size_t>(operation.numbers[0])])});
+          {engine_->load(saved_[static_cast<std::size_t>(operation.numbers[0])].state)});
       return;
     case Verb::shift:
       return engine_->shift(id(0), operation.numbers[0], operation.numbers[1]);
@@ -235,6 +278,13 @@ void OperationRunner::feed(const OperationStep& step) {
   for (const FedTokens& fed : step.feeds) {
     feeds_.push_back({at(fed.handle).id, fed.tokens});
     answered += step.last_row_only ? 1 : static_cast<int>(fed.tokens.size());
+  }
+  if (step.last_row_only && engine_->hello().can.reuse) {
+    const int known = engine_->lookup(feeds_[0].tokens);
+    const int tokens = static_cast<int>(feeds_[0].tokens.size());
+    // At least one row is computed: its logits are asked for.
+    facts_.expect("known rows", "of a prompt", std::clamp(known, 0, tokens - 1), known);
+    reused_rows_ += known;
   }
   if (feeds_.size() == 1) {
     engine_->feed(feeds_[0].sequence, feeds_[0].tokens, rows, answer_);
@@ -337,22 +387,23 @@ void OperationRunner::look_at_sequences(const Operation& operation, const Operat
   }
 }
 
-std::vector<std::uint64_t> OperationRunner::fingerprints(const std::vector<int>& handles) {
-  std::vector<std::uint64_t> found;
-  for (const int handle : handles) found.push_back(at(handle).fingerprint);
+auto OperationRunner::sequences(const std::vector<int>& handles) -> std::vector<Sequence> {
+  std::vector<Sequence> found;
+  for (const int handle : handles) found.push_back(at(handle));
   return found;
 }
 
 // A copy holds what was copied.
 void OperationRunner::expect_copies(const Operation& operation, const OperationStep& step,
-                                    const std::vector<std::uint64_t>& before) {
+                                    const std::vector<Sequence>& before) {
   if (!engine_->hello().can.fingerprint) return;
   if (operation.verb == Verb::fork) {
-    facts_.expect_same("rows of the copy", "after fork", before[0], at(*step.created).fingerprint);
+    facts_.expect_same("rows of the copy", "after fork", before[0].fingerprint,
+                       at(*step.created).fingerprint);
   }
   if (operation.verb == Verb::load) {
     facts_.expect_same("rows of the loaded sequence", "after load",
-                       state_fingerprints_[static_cast<std::size_t>(operation.numbers[0])],
+                       saved_[static_cast<std::size_t>(operation.numbers[0])].fingerprint,
                        at(*step.created).fingerprint);
   }
   if (operation.verb != Verb::reorder) return;
@@ -360,14 +411,16 @@ void OperationRunner::expect_copies(const Operation& operation, const OperationS
     const int handle = operation.sequences[i];
     const auto source = static_cast<std::size_t>(operation.numbers[i]);
     facts_.expect_same(fmt::format("rows taken by sequence {}", handle), "after reorder",
-                       before[source], at(handle).fingerprint);
+                       before[source].fingerprint, at(handle).fingerprint);
   }
 }
 
-// Keys that were rotated back differ by rounding from those rotated at once, in any arithmetic.
+// Keys that were rotated back differ by rounding from those rotated at once, in any arithmetic: the
+// rows that saw them are judged by the noise floor.
 void OperationRunner::judge_step(int index, bool renumbered) {
   if (facts_.count == 0 && rows_.empty()) return;  // nothing is open that could be looked at
-  const Policy policy = renumbered ? Policy{NoiseLimit{}} : policy_;
+  const bool by_noise = std::holds_alternative<NoiseLimit>(policy_);
+  const Policy policy = renumbered && !by_noise ? Policy{NoiseLimit{}} : policy_;
   const Schedule none;
   const Measured measured{{}, none, rows_, facts_.count, facts_.note};
   CaseResult judged = judge_case(policy, measured, setup_.scalar);
@@ -375,6 +428,7 @@ void OperationRunner::judge_step(int index, bool renumbered) {
   const std::int64_t compared = result_.rows_compared + judged.rows_compared;
   const bool first = !result_.step;
   if (first || worse(judged, result_, policy)) {
+    worst_.reset();
     if (const auto worst = worst_row(policy, measured, setup_.scalar)) worst_ = rows_[*worst];
     result_ = std::move(judged);
   }
@@ -383,7 +437,7 @@ void OperationRunner::judge_step(int index, bool renumbered) {
 }
 
 // Closes all that is open; an engine that then still holds something has lost count.
-void OperationRunner::finish() {
+void OperationRunner::finish(int steps) {
   for (const int handle : log_->live()) engine_->close(at(handle).id);
   const SequenceId last = engine_->open();
   const Held held = engine_->held(last);
@@ -391,7 +445,7 @@ void OperationRunner::finish() {
   rows_.clear();
   facts_.expect("rows", "of a new sequence at the end", 0, held.rows);
   facts_.expect("bytes", "of a new sequence at the end", 0, held.bytes);
-  if (!facts_.note.empty()) judge_step(static_cast<int>(result_.step.value_or(0)), false);
+  if (!facts_.note.empty()) judge_step(steps, false);
 }
 
 }  // namespace kvcheck

@@ -41,6 +41,10 @@ struct SeenStep {
   std::string note;  // what is wrong, or why the engine refused
 };
 
+// In longer contexts operations keep to the first positions: the log of what every row saw grows
+// with the square of a sequence.
+inline constexpr int kOperationPositionsMax = 512;
+
 // The verbs that an engine offers, and what that leaves to be drawn on a model.
 [[nodiscard]] VerbSet verbs_of(const Capabilities& can);
 [[nodiscard]] OperationSpace operation_space(const Config& config, const CacheKind& kind,
@@ -58,17 +62,28 @@ class OperationRunner {
   // The worst row of the last run, with both rows of logits, and the scalar that decided.
   [[nodiscard]] const std::optional<MeasuredRow>& worst() const { return worst_; }
   [[nodiscard]] const OperationSpace& space() const { return space_; }
-  [[nodiscard]] const Loss& loss() const { return loss_; }           // of all runs so far
-  [[nodiscard]] std::int64_t refusals() const { return refusals_; }  // likewise
+  [[nodiscard]] const Loss& loss() const { return loss_; }                 // of all runs so far
+  [[nodiscard]] std::int64_t refusals() const { return refusals_; }        // likewise
+  [[nodiscard]] std::int64_t reused_rows() const { return reused_rows_; }  // by prompts, likewise
+  // What was asked for in the last run and not refused, up to the step that ended it.
+  [[nodiscard]] const Operations& executed() const { return executed_; }
 
  private:
   struct Sequence {
     SequenceId id = 0;
     std::uint64_t fingerprint = 0;
+    int peak = 0;  // most rows since it held none: what a ring has overwritten
+  };
+  struct Saved {
+    State state;
+    std::uint64_t fingerprint;
+    int peak;
   };
 
   void take_step(int index, const Operation& operation, const Watcher& watch);
   bool refused(const Operation& operation);
+  [[nodiscard]] bool must_refuse(int handle, int length);
+  void end_with(Verdict verdict, Mark mark, std::string note, int step);
   void execute(const Operation& operation, const OperationStep& step);
   void feed(const OperationStep& step);
   void compare_feed(const FedTokens& fed, int first, int count);
@@ -76,12 +91,14 @@ class OperationRunner {
   void measure_floors(std::size_t from, const FedTokens& fed, std::span<const LoggedRow> log);
   void add_loss(const std::vector<int>& tokens, int count, int first);
   void look_at_sequences(const Operation& operation, const OperationStep& step);
-  // `before`: fingerprints of the operation's sequences, in its order.
+  // `before`: the operation's sequences as they were, in its order.
   void expect_copies(const Operation& operation, const OperationStep& step,
-                     const std::vector<std::uint64_t>& before);
-  [[nodiscard]] std::vector<std::uint64_t> fingerprints(const std::vector<int>& handles);
+                     const std::vector<Sequence>& before);
+  [[nodiscard]] std::vector<Sequence> sequences(const std::vector<int>& handles);
+  void carry_peaks(const Operation& operation, const OperationStep& step,
+                   const std::vector<Sequence>& before);
   void judge_step(int index, bool renumbered);
-  void finish();
+  void finish(int steps);
   [[nodiscard]] Sequence& at(int handle) { return sequences_[static_cast<std::size_t>(handle)]; }
 
   const ModelData& model_;
@@ -98,8 +115,9 @@ class OperationRunner {
   std::unique_ptr<Engine> engine_;
   std::optional<TokenLog> log_;
   std::vector<Sequence> sequences_;  // [handle]
-  std::vector<State> states_;
-  std::vector<std::uint64_t> state_fingerprints_;
+  std::vector<Saved> saved_;
+  Operations executed_;
+  bool any_refused_ = false;
   CaseResult result_;
   std::optional<MeasuredRow> worst_;
   bool ended_ = false;
@@ -114,6 +132,7 @@ class OperationRunner {
 
   Loss loss_;
   std::int64_t refusals_ = 0;
+  std::int64_t reused_rows_ = 0;
 };
 
 }  // namespace kvcheck

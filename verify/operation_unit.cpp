@@ -29,10 +29,12 @@ void OperationUnit::run(std::size_t first, std::size_t count) {
     const EngineSetup setup{assignment_.scalar, assignment_.arithmetic, assignment_.cache};
     OperationRunner runner(assignment_.run->model, setup, assignment_.checks.front().policy,
                            context_.options.seed, context_.factory);
-    each(first, count, [&](const Operations& operations, std::optional<std::uint64_t> number) {
-      if (!context_.stop.load()) take(runner, operations, number);
-    });
+    each(runner.space(), first, count,
+         [&](const Operations& operations, std::optional<std::uint64_t> number) {
+           if (!context_.stop.load()) take(runner, operations, number);
+         });
     loss_ += runner.loss();
+    tally_.add_reused(runner.reused_rows());
     tally_.add_refusals(runner.refusals());
   } catch (const EngineError& error) {
     record_no_engine(error.what());
@@ -40,23 +42,24 @@ void OperationUnit::run(std::size_t first, std::size_t count) {
 }
 
 void OperationUnit::each(
-    std::size_t first, std::size_t count,
+    OperationSpace space, std::size_t first, std::size_t count,
     const std::function<void(const Operations&, std::optional<std::uint64_t>)>& visit) {
   const OperationChoice& choice = context_.options.operations;
   if (choice.kind == OperationChoice::Kind::exhaustive) {
-    return each_longest(*assignment_.space, choice.depth, first, count,
+    space.live_max = assignment_.space->live_max;
+    return each_longest(space, choice.depth, first, count,
                         [&](const Operations& operations) { visit(operations, std::nullopt); });
   }
   for (std::size_t i = first; i < first + count && !context_.stop.load(); ++i) {
     const std::uint64_t number = choice.first + i;
-    visit(choice.draw(*assignment_.space, context_.options.seed, number), number);
+    visit(choice.draw(space, context_.options.seed, number), number);
   }
 }
 
 void OperationUnit::take(OperationRunner& runner, const Operations& operations,
                          std::optional<std::uint64_t> number) {
-  coverage_ += coverage_of(operations, *assignment_.space);
   CaseResult judged = runner.run(operations);
+  coverage_ += coverage_of(runner.executed(), runner.space());
   const std::int64_t logits =
       judged.rows_compared * assignment_.run->model.weights.config.vocabulary;
   if (judged.verdict != Verdict::agree) {
@@ -80,8 +83,10 @@ CaseResult OperationUnit::look_again(CaseRecord record) {
     judged.mark = Mark::flaky;
     return judged;
   }
-  if (failures_ > kSmallerMax || judged.mark == Mark::widened) return judged;
-  context_.tell_smaller(record, make_smaller(record.subject, judged, model, context_.factory));
+  if (failures_ > kSmallerMax || context_.stop.load() || !context_.may_shrink()) return judged;
+  Case subject = record.subject;
+  if (judged.mark == Mark::widened) subject.scalar = ScalarKind::f64;
+  context_.tell_smaller(record, make_smaller(subject, judged, model, context_.factory));
   return judged;
 }
 

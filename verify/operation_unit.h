@@ -25,6 +25,7 @@ class OperationUnit {
     const EngineFactory& factory;
     const std::atomic<bool>& stop;
     std::function<void(const CaseRecord&)> tell;  // a failure, at once
+    std::function<bool()> may_shrink;             // whether the run has time for one more
     std::function<void(const CaseRecord&, const SmallerCase&)> tell_smaller;
   };
 
@@ -38,7 +39,7 @@ class OperationUnit {
   [[nodiscard]] const Loss& loss() const { return loss_; }
 
  private:
-  void each(std::size_t first, std::size_t count,
+  void each(OperationSpace space, std::size_t first, std::size_t count,
             const std::function<void(const Operations&, std::optional<std::uint64_t>)>& visit);
   void take(OperationRunner& runner, const Operations& operations,
             std::optional<std::uint64_t> number);

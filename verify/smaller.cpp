@@ -2,6 +2,7 @@
 // Shrinking a case of operations.
 #include "verify/smaller.h"
 
+#include "verify/checks.h"
 #include "verify/operation_run.h"
 #include "verify/shrink.h"
 
@@ -24,19 +25,21 @@ struct Variation {
   Case subject;
 };
 
-std::vector<Variation> variations(const Case& subject) {
+std::vector<Variation> variations(const Case& subject, const ModelData& model) {
   std::vector<Variation> found;
   Case arithmetic = subject;
   const bool row = subject.arithmetic == Arithmetic::row;
   arithmetic.arithmetic = row ? Arithmetic::matrix : Arithmetic::row;
-  arithmetic.policy = row ? Policy{NoiseLimit{}} : Policy{Exact{}};
-  found.push_back({"arithmetic", arithmetic});
+  if (subject.policy == default_policy(model, subject.arithmetic)) {
+    arithmetic.policy = default_policy(model, arithmetic.arithmetic);
+  }
+  found.push_back({"the other arithmetic", arithmetic});
   Case scalar = subject;
   scalar.scalar = subject.scalar == ScalarKind::f32 ? ScalarKind::f64 : ScalarKind::f32;
-  found.push_back({"scalar", scalar});
+  found.push_back({"the other scalar", scalar});
   Case cache = subject;
   cache.cache_kind = {};
-  if (!(cache.cache_kind == subject.cache_kind)) found.push_back({"cache kind", cache});
+  if (!(cache.cache_kind == subject.cache_kind)) found.push_back({"a flat cache", cache});
   return found;
 }
 
@@ -66,9 +69,9 @@ SmallerCase make_smaller(const Case& subject, const CaseResult& result, const Mo
   smaller.subject.operations = shrunk.smallest;
   smaller.tries = shrunk.tries;
   smaller.complete = shrunk.complete;
-  for (const Variation& variation : variations(smaller.subject)) {
+  for (const Variation& variation : variations(smaller.subject, model)) {
     const CaseResult other = run_case(variation.subject, model, factory).result;
-    if (other.verdict == smaller.result.verdict) {
+    if (same_class(smaller.subject, smaller.result, variation.subject, other)) {
       smaller.indifferent.emplace_back(variation.field);
     }
   }

@@ -16,7 +16,8 @@ struct SmallerCase {
   CaseResult result;
   int tries = 0;
   bool complete = false;  // nothing simpler fails so; else the budget was spent
-  // "arithmetic", "cache kind" ...: the case fails as well with each of their other values.
+  // "the other arithmetic", "the other scalar", "a flat cache": with these it fails in the same
+  // way.
   std::vector<std::string> indifferent = {};
 };
 

@@ -70,7 +70,7 @@ TEST(Smaller, says_which_fields_do_not_matter) {
   const CacheKind growing{.layout = CacheLayout::growing};
   const Case subject = operations_case(model, growing, "open.feed:0x1.save:0.load:0");
   EXPECT_THAT(smaller_of(subject, model, wrong).indifferent,
-              ElementsAre("arithmetic", "scalar", "cache kind"));
+              ElementsAre("the other arithmetic", "the other scalar", "a flat cache"));
   const auto only = [&](bool (*where)(const EngineSetup&)) -> EngineFactory {
     return [=](const ModelData& of, const EngineSetup& setup) {
       return where(setup) ? wrong(of, setup) : builtin_engine(of, setup);
@@ -80,18 +80,19 @@ TEST(Smaller, says_which_fields_do_not_matter) {
                            return s.cache.layout == CacheLayout::growing;
                          }))
                   .indifferent,
-              ElementsAre("arithmetic", "scalar"));
+              ElementsAre("the other arithmetic", "the other scalar"));
   EXPECT_THAT(smaller_of(subject, model,
                          only([](const EngineSetup& s) { return s.scalar == ScalarKind::f32; }))
                   .indifferent,
-              ElementsAre("arithmetic", "cache kind"));
+              ElementsAre("the other arithmetic", "a flat cache"));
   EXPECT_THAT(smaller_of(subject, model,
                          only([](const EngineSetup& s) { return s.arithmetic == Arithmetic::row; }))
                   .indifferent,
-              ElementsAre("scalar", "cache kind"));
+              ElementsAre("the other scalar", "a flat cache"));
   // A flat cache has no plainer kind to be compared with.
   const Case flat = operations_case(model, {}, "open.feed:0x1.save:0.load:0");
-  EXPECT_THAT(smaller_of(flat, model, wrong).indifferent, ElementsAre("arithmetic", "scalar"));
+  EXPECT_THAT(smaller_of(flat, model, wrong).indifferent,
+              ElementsAre("the other arithmetic", "the other scalar"));
 }
 
 // An engine that takes a tenth of a second to open a sequence: few candidates fit the time.

@@ -169,8 +169,11 @@ class Runner {
 
   void measure_operations(UnitResult& result) {
     const Stopwatch watch(result.seconds);
-    const OperationUnit::Context context{options_, factory_, stop_,
+    const OperationUnit::Context context{options_,
+                                         factory_,
+                                         stop_,
                                          [&](const CaseRecord& record) { tell(record); },
+                                         [&] { return smaller_left_.fetch_sub(1) > 0; },
                                          [&](const CaseRecord& record, const SmallerCase& smaller) {
                                            const std::lock_guard lock(mutex_);
                                            listener_.on_smaller(record, smaller);
@@ -326,6 +329,9 @@ class Runner {
     summary.counts = tally.counts();
     summary.worst_ratio = tally.worst_ratio();
     summary.verdict = tally.verdict();
+    // Bookkeeping alone says nothing of the cache.
+    const bool nothing = summary.coverage && summary.counts.logits == 0;
+    if (nothing) summary.verdict = worst(summary.verdict, Verdict::gave_up);
     if (tally.worst_difference()) summary.worst_difference = to_record(*tally.worst_difference());
     listener_.on_check(summary);
     summaries_.push_back(std::move(summary));
@@ -336,6 +342,7 @@ class Runner {
   RunListener& listener_;
   const std::atomic<bool>& stop_;
   BenchPool pool_;
+  std::atomic<int> smaller_left_{kSmallerMaxOfRun};
   std::mutex mutex_;    // of on_failure
   UnitResult whole_{};  // what is put together so far of one assignment
   std::vector<CheckSummary> summaries_;

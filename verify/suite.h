@@ -25,6 +25,7 @@ inline constexpr std::size_t kWorstKept = 1000;
 inline constexpr int kRerunsMax = 16;
 // Failing sequences of operations of one part of a check that are made smaller.
 inline constexpr int kSmallerMax = 2;
+inline constexpr int kSmallerMaxOfRun = 10;
 
 // Which sequences of operations are run.
 struct OperationChoice {

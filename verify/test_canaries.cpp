@@ -443,7 +443,7 @@ Canary canary(std::string_view id, Tells tells) {
 
 std::vector<CacheKind> all_cache_kinds() {
   std::vector<CacheKind> kinds = cache_kinds();
-  kinds.push_back({.layout = CacheLayout::paged, .block = 2});
+  kinds.push_back({.layout = CacheLayout::paged, .block = 16});
   return kinds;
 }
 

@@ -28,7 +28,7 @@ struct Canary {
 // Throws std::out_of_range if there is none of this name.
 [[nodiscard]] Canary canary(std::string_view id, Tells tells);
 
-// Every kind of cache, and one with blocks that are shorter than a context.
+// Every kind of cache, and one with blocks as long as a context.
 [[nodiscard]] std::vector<CacheKind> all_cache_kinds();
 // These operations, in this kind of cache; row arithmetic to the last bit, or whole matrices within
 // the noise.
