@@ -76,6 +76,7 @@ Header header_of(std::span<const std::byte> state, const Config& config, std::ui
 
 std::vector<int> take_ints(std::span<const std::byte>& state, int count) {
   std::vector<int> found(static_cast<std::size_t>(count));
+  if (count == 0) return found;
   const std::size_t bytes = size_of_ints(count);
   if (state.size() < bytes) throw not_saved_here("bytes that end early");
   std::memcpy(found.data(), state.data(), bytes);
