@@ -88,7 +88,7 @@ void define_verify(CLI::App& app, VerifyArguments& to, std::optional<std::uint64
   verify.add_option("--tolerance", to.tolerance,
                     "exact, abs:X or noise[:LIMIT] instead of the model's default");
   add_number<std::uint64_t>(verify, "--seed", seed, {}, "a whole number from 0 to 2^64 - 1",
-                            "of generated models and random prefixes (default: 1)");
+                            "of generated models, random prefixes and operations (default: 1)");
   add_number<std::uint64_t>(verify, "--index", to.index, {}, "a whole number",
                             "only the random sequence of this number");
   add_number<int>(verify, "--jobs", to.jobs, {1, kJobsMax}, "a whole number from 1 to 1024",

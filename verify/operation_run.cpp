@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "engine/error.h"
 #include "verify/held_bytes.h"
@@ -28,7 +29,8 @@ class OwnLogOracle final : public LogOracle {
   Logged<T> logged_;
 };
 
-// Kullback-Leibler divergence of the distributions that two rows of logits stand for, in nats.
+// Kullback-Leibler divergence of the distributions that two rows of logits stand for, in nats;
+// infinite where it cannot be computed, so that the largest one of many never hides a NaN.
 double divergence(std::span<const double> right, std::span<const double> found) {
   const auto log_sum = [](std::span<const double> row) {
     const double most = std::ranges::max(row);
@@ -43,7 +45,7 @@ double divergence(std::span<const double> right, std::span<const double> found) 
     const double log_p = right[i] - right_sum;
     total += std::exp(log_p) * (log_p - (found[i] - found_sum));
   }
-  return std::max(total, 0.0);
+  return std::isnan(total) ? std::numeric_limits<double>::infinity() : std::max(total, 0.0);
 }
 
 // A key that was rotated once more than the row was fed.

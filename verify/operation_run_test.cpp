@@ -222,6 +222,21 @@ TEST(OperationRun, measures_what_fewer_bits_lose) {
   }
 }
 
+// The largest divergence of many is infinite once there is a NaN.
+TEST(OperationRun, a_nan_is_no_small_loss) {
+  Hooks hooks;
+  hooks.feed = [](Engine& inner, std::span<const Feed> feeds, Rows rows, Logits& out) {
+    inner.batch(feeds, rows, out);
+    first_logit(out, 0) = std::numeric_limits<double>::quiet_NaN();
+  };
+  const ModelData model = two_window_model();
+  const CacheKind rounded{.format = RowFormat::bf16};
+  const Case subject = operations_case(model, rounded, "open.feed:0x2");
+  OperationRunner runner = runner_of(subject, model, hooked(hooks));
+  EXPECT_EQ(runner.run(subject.operations).verdict, Verdict::diverge);
+  EXPECT_EQ(runner.loss().max_divergence, std::numeric_limits<double>::infinity());
+}
+
 // ---- What is offered
 
 TEST(OperationRun, asks_for_no_verb_that_is_not_offered) {
