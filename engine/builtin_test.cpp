@@ -205,7 +205,7 @@ TEST(Builtin, a_sequence_twice_in_a_batch_is_refused) {
 
 TEST(Builtin, a_row_that_a_wrong_plan_wrote_anywhere_is_gone_when_the_cache_is_used_again) {
   Builtin<float> engine(model(), Arithmetic::row);
-  engine.rewrite_plans([](StepPlan& plan) { plan.rows.front().slot = 2; });
+  engine.rewrite_plans([](StepPlan& plan, PlannedFeeds) { plan.rows.front().slot = 2; });
   const SequenceId first = engine.open();
   (void)fed(engine, first, {1});
   engine.close(first);
@@ -217,9 +217,11 @@ TEST(Builtin, a_plan_that_leaves_the_context_breaks_the_engine_and_nothing_else)
   for (const int beyond : {-1, 1000}) {
     Builtin<float> engine(model(), Arithmetic::row);
     const SequenceId sequence = engine.open();
-    engine.rewrite_plans([&](StepPlan& plan) { plan.rows.front().position = beyond; });
+    engine.rewrite_plans(
+        [&](StepPlan& plan, PlannedFeeds) { plan.rows.front().position = beyond; });
     EXPECT_THROW((void)fed(engine, sequence, {1}), EngineError);
-    engine.rewrite_plans([&](StepPlan& plan) { plan.views.front().slots.front() = beyond; });
+    engine.rewrite_plans(
+        [&](StepPlan& plan, PlannedFeeds) { plan.views.front().slots.front() = beyond; });
     EXPECT_THROW((void)fed(engine, sequence, {1}), EngineError);
     EXPECT_EQ(engine.cache(sequence).length(), 0);
   }
@@ -285,7 +287,7 @@ TEST(Builtin, an_observer_sees_the_cached_decoder_only) {
 TEST(Builtin, a_rewritten_plan_is_executed_and_can_be_read) {
   Builtin<float> engine(model(), Arithmetic::row);
   const SequenceId sequence = engine.open();
-  engine.rewrite_plans([](StepPlan& plan) { ++plan.rows[0].position; });
+  engine.rewrite_plans([](StepPlan& plan, PlannedFeeds) { ++plan.rows[0].position; });
   EXPECT_NE(fed(engine, sequence, {1}).values, full(engine, {1}).values);
   EXPECT_EQ(engine.plan().rows[0].position, 1);
   engine.rewrite_plans({});
@@ -298,7 +300,7 @@ TEST(Builtin, a_rewritten_plan_is_executed_and_can_be_read) {
 TEST(Builtin, the_next_position_follows_the_last_planned_one) {
   Builtin<float> engine(model(), Arithmetic::row);
   const SequenceId sequence = engine.open();
-  engine.rewrite_plans([](StepPlan& plan) { ++plan.rows[0].position; });
+  engine.rewrite_plans([](StepPlan& plan, PlannedFeeds) { ++plan.rows[0].position; });
   (void)fed(engine, sequence, {1});
   EXPECT_EQ(engine.held(sequence).next_position, 2);
   const SequenceId child = engine.fork(sequence);

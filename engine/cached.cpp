@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <limits>
 
@@ -30,7 +29,6 @@ Cached<T>::Cached(const Model<T>& model, const Ops<T>& ops)
       ops_(ops),
       rotary_(rotary_table<T>(model.config)),
       epsilon_(static_cast<T>(model.config.norm_epsilon)),
-      scale_(static_cast<T>(1.0L / std::sqrt(static_cast<long double>(model.config.head_size)))),
       query_row_(static_cast<std::size_t>(model.config.query_width())),
       attended_row_(query_row_.size()),
       key_row_(static_cast<std::size_t>(model.config.kv_width())),
@@ -79,7 +77,7 @@ void Cached<T>::make_plan(std::span<const CacheFeed<T>> feeds) {
                         .rings = cache.rings()});
   }
   plan_step(model_.config, planned_, plan_);
-  if (rewrite_) rewrite_(plan_);
+  if (rewrite_) rewrite_(plan_, planned_);
   positions_.clear();
   for (const PlannedRow& row : plan_.rows) positions_.push_back(row.position);
   check_plan(feeds);
@@ -117,6 +115,7 @@ void Cached<T>::check_plan(std::span<const CacheFeed<T>> feeds) const {
   if (!all_within(plan_.write_store, layers, config.layers) ||
       !all_within(plan_.read_store, layers, config.layers) ||
       !all_within(plan_.view_of_layer, layers, static_cast<int>(plan_.views.size())) ||
+      plan_.rules.size() != layers ||
       !all_within(plan_.kv_head_of, static_cast<std::size_t>(config.query_heads),
                   config.kv_heads) ||
       plan_.length_after.size() != feeds.size()) {
@@ -133,10 +132,24 @@ void Cached<T>::check_plan(std::span<const CacheFeed<T>> feeds) const {
                                     row.position, config.context));
     }
   }
+  check_positions();
   for (int v = 0; v < static_cast<int>(plan_.views.size()); ++v) check_view(v, feeds);
 }
 
 // Slots that a store has in every layer that reads or writes by this view.
+template <Scalar T>
+void Cached<T>::check_positions() const {
+  if (plan_.positions_of_layer.empty()) return;
+  const auto lists = static_cast<int>(plan_.positions.size());
+  const bool whole =
+      plan_.positions_of_layer.size() == plan_.view_of_layer.size() &&
+      std::ranges::all_of(plan_.positions_of_layer, [&](int i) { return i >= 0 && i < lists; }) &&
+      std::ranges::all_of(plan_.positions, [&](const RowPositions& of) {
+        return of.query.size() == plan_.rows.size() && of.key.size() == plan_.rows.size();
+      });
+  if (!whole) throw EngineError("a plan leaves a row of a layer without a position");
+}
+
 template <Scalar T>
 int Cached<T>::slots_of(int view, const KvStore<T>& store) const {
   int slots = std::numeric_limits<int>::max();
@@ -165,8 +178,10 @@ void Cached<T>::check_view(int view, std::span<const CacheFeed<T>> feeds) const 
       sequence = plan_.rows[r].sequence;
       slots = slots_of(view, feeds[static_cast<std::size_t>(sequence)].cache->store());
     }
-    const int written = checked.write.empty() ? plan_.rows[r].slot : checked.write[r];
-    if (outside(written) || std::ranges::any_of(checked.of(static_cast<int>(r)), outside)) {
+    const bool written = checked.write.empty()
+                             ? !outside(plan_.rows[r].slot)
+                             : checked.write[r] == kNowhere || !outside(checked.write[r]);
+    if (!written || std::ranges::any_of(checked.of(static_cast<int>(r)), outside)) {
       throw EngineError(fmt::format("a planned slot lies past the {} that there are", slots));
     }
   }
@@ -210,8 +225,12 @@ void Cached<T>::attention(int layer, std::span<const CacheFeed<T>> feeds) {
   ops_.product(normed, weights.key.weight, weights.key.bias, key);
   ops_.product(normed, weights.value.weight, weights.value.bias, value);
   if (config.positions == Positions::rotary) {
-    rotate(rotary_, config.rotary_pairs, positions_, config.head_size, query);
-    rotate(rotary_, config.rotary_pairs, positions_, config.head_size, key);
+    const std::size_t l = static_cast<std::size_t>(layer);
+    const bool own = !plan_.positions_of_layer.empty();
+    const auto* of =
+        own ? &plan_.positions[static_cast<std::size_t>(plan_.positions_of_layer[l])] : nullptr;
+    rotate(rotary_, config.rotary_pairs, own ? of->query : positions_, config.head_size, query);
+    rotate(rotary_, config.rotary_pairs, own ? of->key : positions_, config.head_size, key);
   }
   observe(Site::query, layer, query);
   observe(Site::key, layer, key);
@@ -258,6 +277,7 @@ void Cached<T>::store_row(int layer, int row, KvStore<T>& store) {
   }
   const SlotView& view = view_of(layer);
   const int slot = view.write.empty() ? plan_.rows[r].slot : view.write[r];
+  if (slot == kNowhere) return;
   store.write(plan_.write_store[static_cast<std::size_t>(layer)], slot, key_row_.data(),
               value_row_.data());
 }
@@ -265,20 +285,37 @@ void Cached<T>::store_row(int layer, int row, KvStore<T>& store) {
 template <Scalar T>
 auto Cached<T>::seen_rows(const KvStore<T>& store, int layer, std::span<const int> slots)
     -> SeenRows {
-  if (store.format() == RowFormat::native) {
-    return {{store.key(layer, 0), store.stride(), slots, plan_.kv_head_of},
-            {store.value(layer, 0), store.stride(), slots, plan_.kv_head_of}};
-  }
+  const bool watched = observer_ != nullptr &&
+                       (observer_->wants(Site::cached_key) || observer_->wants(Site::cached_value));
+  if (store.format() != RowFormat::native || watched) return copied_rows(store, layer, slots);
+  return {{store.key(layer, 0), store.stride(), slots, plan_.kv_head_of},
+          {store.value(layer, 0), store.stride(), slots, plan_.kv_head_of}};
+}
+
+template <Scalar T>
+auto Cached<T>::copied_rows(const KvStore<T>& store, int layer, std::span<const int> slots)
+    -> SeenRows {
   const auto width = static_cast<std::size_t>(store.row());
-  decoded_keys_.resize(slots.size() * width);
-  decoded_values_.resize(slots.size() * width);
-  decoded_slots_.resize(slots.size());
+  copied_keys_.resize(slots.size() * width);
+  copied_values_.resize(slots.size() * width);
+  copied_slots_.resize(slots.size());
   for (std::size_t i = 0; i < slots.size(); ++i) {
-    store.read(layer, slots[i], &decoded_keys_[i * width], &decoded_values_[i * width]);
-    decoded_slots_[i] = static_cast<int>(i);
+    store.read(layer, slots[i], &copied_keys_[i * width], &copied_values_[i * width]);
+    copied_slots_[i] = static_cast<int>(i);
   }
-  return {{decoded_keys_.data(), store.row(), decoded_slots_, plan_.kv_head_of},
-          {decoded_values_.data(), store.row(), decoded_slots_, plan_.kv_head_of}};
+  return {{copied_keys_.data(), store.row(), copied_slots_, plan_.kv_head_of},
+          {copied_values_.data(), store.row(), copied_slots_, plan_.kv_head_of}};
+}
+
+template <Scalar T>
+void Cached<T>::observe_rows(int layer, int row, int keys, int width) {
+  if (observer_ == nullptr) return;
+  if (observer_->wants(Site::cached_key)) {
+    (*observer_)({Site::cached_key, layer, row, copied_keys_.data(), keys, width, width, 1});
+  }
+  if (observer_->wants(Site::cached_value)) {
+    (*observer_)({Site::cached_value, layer, row, copied_values_.data(), keys, width, width, 1});
+  }
 }
 
 template <Scalar T>
@@ -294,8 +331,11 @@ void Cached<T>::attend_row(int layer, int row, const KvStore<T>& store) {
   if (scores_.size() < slots.size() * static_cast<std::size_t>(heads.query_heads)) {
     scores_.resize(slots.size() * static_cast<std::size_t>(heads.query_heads));
   }
-  const SeenRows seen = seen_rows(store, plan_.read_store[static_cast<std::size_t>(layer)], slots);
-  ops_.cached_scores(heads, query_row_.data(), seen.keys, scale_, scores_.data());
+  const auto l = static_cast<std::size_t>(layer);
+  const SeenRows seen = seen_rows(store, plan_.read_store[l], slots);
+  observe_rows(layer, row, keys, store.row());
+  const T scale = static_cast<T>(plan_.rules[l].score_scale);
+  ops_.cached_scores(heads, query_row_.data(), seen.keys, scale, scores_.data());
   observe_scores(Site::scores);
   ops_.softmax(heads.query_heads, keys, 1, scores_.data());
   observe_scores(Site::probabilities);

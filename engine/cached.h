@@ -40,6 +40,7 @@ class Cached {
  private:
   void make_plan(std::span<const CacheFeed<T>> feeds);
   void check_plan(std::span<const CacheFeed<T>> feeds) const;
+  void check_positions() const;
   void check_lengths(std::span<const CacheFeed<T>> feeds) const;
   void check_view(int view, std::span<const CacheFeed<T>> feeds) const;
   [[nodiscard]] int slots_of(int view, const KvStore<T>& store) const;
@@ -54,6 +55,9 @@ class Cached {
     CachedRows<T> values;
   };
   [[nodiscard]] SeenRows seen_rows(const KvStore<T>& store, int layer, std::span<const int> slots);
+  [[nodiscard]] SeenRows copied_rows(const KvStore<T>& store, int layer,
+                                     std::span<const int> slots);
+  void observe_rows(int layer, int row, int keys, int width);
   [[nodiscard]] const SlotView& view_of(int layer) const {
     const auto view = plan_.view_of_layer[static_cast<std::size_t>(layer)];
     return plan_.views[static_cast<std::size_t>(view)];
@@ -66,7 +70,6 @@ class Cached {
   const Ops<T>& ops_;
   const RotaryTable<T> rotary_;
   const T epsilon_;
-  const T scale_;
   const Vector<T> no_bias_;
   const Observer<T>* observer_ = nullptr;
   PlanRewrite rewrite_;
@@ -76,11 +79,11 @@ class Cached {
   std::vector<PlannedFeed> planned_;
   std::vector<int> positions_;
   Block<T> x_, normed_, query_, key_, value_, attended_, projected_, gate_, up_, last_, logits_;
-  AlignedVector<T> query_row_, attended_row_;       // [query_heads, head_size]
-  AlignedVector<T> key_row_, value_row_;            // [kv_heads, head_size]
-  AlignedVector<T> decoded_keys_, decoded_values_;  // [visible key][kv_heads, head_size]
-  std::vector<int> decoded_slots_;                  // 0, 1, 2 ...
-  AlignedVector<T> scores_;                         // [query head][visible key]
+  AlignedVector<T> query_row_, attended_row_;     // [query_heads, head_size]
+  AlignedVector<T> key_row_, value_row_;          // [kv_heads, head_size]
+  AlignedVector<T> copied_keys_, copied_values_;  // [visible key][kv_heads, head_size]
+  std::vector<int> copied_slots_;                 // 0, 1, 2 ...
+  AlignedVector<T> scores_;                       // [query head][visible key]
 };
 
 }  // namespace kvcheck

@@ -267,14 +267,14 @@ LogitRows<float> rewritten(std::string_view name, Arithmetic arithmetic, PlanRew
   return decoder.feed(cache, {tokens[4]});
 }
 
-constexpr auto kLeave = [](StepPlan&) {};
+constexpr auto kLeave = [](StepPlan&, PlannedFeeds) {};
 
 TEST(Cached, a_position_off_by_one_changes_the_logits) {
   for (const std::string_view name : {"gen:deep:1", "gen:wide:1", "gen:grouped-heads:1"}) {
     for (const Arithmetic arithmetic : kBoth) {
       const auto right = rewritten(name, arithmetic, kLeave);
-      const auto wrong =
-          rewritten(name, arithmetic, [](StepPlan& plan) { ++plan.rows[0].position; });
+      const auto wrong = rewritten(name, arithmetic,
+                                   [](StepPlan& plan, PlannedFeeds) { ++plan.rows[0].position; });
       EXPECT_GT(distance(wrong, right), 1e-4) << name;
     }
   }
@@ -283,7 +283,7 @@ TEST(Cached, a_position_off_by_one_changes_the_logits) {
 TEST(Cached, a_slot_that_holds_nothing_makes_the_logits_nan) {
   for (const std::string_view name : {"gen:deep:1", "gen:wide:1", "gen:grouped-heads:1"}) {
     for (const Arithmetic arithmetic : kBoth) {
-      const auto found = rewritten(name, arithmetic, [](StepPlan& plan) {
+      const auto found = rewritten(name, arithmetic, [](StepPlan& plan, PlannedFeeds) {
         plan.views[0].slots.push_back(5);
         ++plan.views[0].first[1];
       });
@@ -293,14 +293,14 @@ TEST(Cached, a_slot_that_holds_nothing_makes_the_logits_nan) {
 }
 
 TEST(Cached, a_row_written_to_another_layers_store_makes_the_logits_nan) {
-  const auto write = [](StepPlan& plan) { plan.write_store[3] = 4; };
+  const auto write = [](StepPlan& plan, PlannedFeeds) { plan.write_store[3] = 4; };
   const auto found = rewritten("gen:deep:1", Arithmetic::row, write);
   for (const float logit : found.values) EXPECT_TRUE(std::isnan(logit));
 }
 
 TEST(Cached, a_hidden_row_changes_the_logits) {
   const auto right = rewritten("gen:wide:1", Arithmetic::row, kLeave);
-  const auto wrong = rewritten("gen:wide:1", Arithmetic::row, [](StepPlan& plan) {
+  const auto wrong = rewritten("gen:wide:1", Arithmetic::row, [](StepPlan& plan, PlannedFeeds) {
     plan.views[0].slots.erase(plan.views[0].slots.begin());
     --plan.views[0].first[1];
   });
@@ -309,16 +309,48 @@ TEST(Cached, a_hidden_row_changes_the_logits) {
 
 TEST(Cached, another_layers_store_or_head_changes_the_logits) {
   const auto right = rewritten("gen:grouped-heads:1", Arithmetic::row, kLeave);
-  const auto head = [](StepPlan& plan) { plan.kv_head_of[0] = 1; };
+  const auto head = [](StepPlan& plan, PlannedFeeds) { plan.kv_head_of[0] = 1; };
   EXPECT_GT(distance(rewritten("gen:grouped-heads:1", Arithmetic::row, head), right), 1e-4);
   const auto deep = rewritten("gen:deep:1", Arithmetic::row, kLeave);
-  const auto store = [](StepPlan& plan) { plan.read_store[3] = 2; };
+  const auto store = [](StepPlan& plan, PlannedFeeds) { plan.read_store[3] = 2; };
   EXPECT_GT(distance(rewritten("gen:deep:1", Arithmetic::row, store), deep), 1e-4);
+}
+
+TEST(Cached, a_row_that_is_stored_nowhere_leaves_poison_behind) {
+  const auto found = rewritten("gen:wide:1", Arithmetic::row, [](StepPlan& plan, PlannedFeeds) {
+    own_view(plan, 1).write[0] = kNowhere;
+  });
+  for (const float logit : found.values) EXPECT_TRUE(std::isnan(logit));
+}
+
+TEST(Cached, a_scale_of_its_own_changes_the_logits) {
+  const auto right = rewritten("gen:wide:1", Arithmetic::row, kLeave);
+  const auto wrong = rewritten("gen:wide:1", Arithmetic::row, [](StepPlan& plan, PlannedFeeds) {
+    plan.rules[0].score_scale *= 2;
+  });
+  EXPECT_GT(distance(wrong, right), 1e-4);
+}
+
+// A rotation by one and the same angle leaves what a query and its keys say of each other; the
+// cached keys were rotated by their own.
+TEST(Cached, positions_of_a_layer_rotate_its_queries_and_keys) {
+  const auto at = [](int query, int key) {
+    return rewritten("gen:grouped-heads:1", Arithmetic::row, [=](StepPlan& plan, PlannedFeeds) {
+      RowPositions& own = own_positions(plan, 0);
+      own.query[0] += query;
+      own.key[0] += key;
+    });
+  };
+  const auto right = rewritten("gen:grouped-heads:1", Arithmetic::row, kLeave);
+  EXPECT_EQ(at(0, 0).values, right.values);
+  EXPECT_GT(distance(at(1, 0), right), 1e-4);
+  EXPECT_GT(distance(at(0, 1), right), 1e-4);
+  EXPECT_GT(distance(at(-9, -9), right), 1e-4);
 }
 
 TEST(Cached, a_slot_outside_the_cache_breaks_the_engine) {
   for (const int slot : {-1, 1000}) {
-    const auto rewrite = [slot](StepPlan& plan) { plan.rows[0].slot = slot; };
+    const auto rewrite = [slot](StepPlan& plan, PlannedFeeds) { plan.rows[0].slot = slot; };
     EXPECT_THROW((void)rewritten("gen:wide:1", Arithmetic::row, rewrite), EngineError);
   }
 }
@@ -394,7 +426,7 @@ TEST(Cached, an_index_outside_of_what_there_is_breaks_the_engine) {
   for (const PlannedIndex& index : kIndices) {
     for (const int bad : {-1, index.end, index.end + 1000, std::numeric_limits<int>::max(),
                           std::numeric_limits<int>::min()}) {
-      const auto rewrite = [&](StepPlan& plan) { index.of(plan) = bad; };
+      const auto rewrite = [&](StepPlan& plan, PlannedFeeds) { index.of(plan) = bad; };
       EXPECT_EQ(outcome(index.kind, rewrite), "EngineError") << index.what << " " << bad;
     }
   }
@@ -403,19 +435,20 @@ TEST(Cached, an_index_outside_of_what_there_is_breaks_the_engine) {
 TEST(Cached, a_wrong_index_within_what_there_is_is_carried_out) {
   for (const PlannedIndex& index : kIndices) {
     for (const int wrong : {0, index.end - 1}) {
-      const auto rewrite = [&](StepPlan& plan) { index.of(plan) = wrong; };
+      const auto rewrite = [&](StepPlan& plan, PlannedFeeds) { index.of(plan) = wrong; };
       EXPECT_EQ(outcome(index.kind, rewrite), "") << index.what << " " << wrong;
     }
   }
 }
 
 TEST(Cached, a_row_in_a_ring_that_is_not_planned_as_one_breaks_the_engine) {
-  EXPECT_EQ(outcome(kRing, [](StepPlan& plan) { plan.views[0].write.clear(); }), "EngineError");
+  EXPECT_EQ(outcome(kRing, [](StepPlan& plan, PlannedFeeds) { plan.views[0].write.clear(); }),
+            "EngineError");
 }
 
 TEST(Cached, a_row_that_sees_nothing_breaks_the_engine) {
   for (const std::size_t row : {0U, 1U}) {
-    const auto rewrite = [&](StepPlan& plan) {
+    const auto rewrite = [&](StepPlan& plan, PlannedFeeds) {
       SlotView& view = plan.views[0];
       const int hidden = static_cast<int>(view.of(static_cast<int>(row)).size());
       view.slots.erase(view.slots.end() - hidden, view.slots.end());
@@ -445,22 +478,36 @@ TEST(Cached, lists_of_a_plan_that_do_not_fit_each_other_break_the_engine) {
       {"no length", [](StepPlan& p) { p.length_after.clear(); }},
       {"two lengths", [](StepPlan& p) { p.length_after.push_back(8); }},
       {"no rows", [](StepPlan& p) { p.rows.clear(); }},
+      {"a layer without a rule", [](StepPlan& p) { p.rules.pop_back(); }},
+      {"a layer without positions",
+       [](StepPlan& p) {
+         (void)own_positions(p, 0);
+         p.positions_of_layer.pop_back();
+       }},
+      {"positions that there are not",
+       [](StepPlan& p) {
+         (void)own_positions(p, 0);
+         p.positions_of_layer[1] = 2;
+       }},
+      {"a query without a position", [](StepPlan& p) { own_positions(p, 1).query.pop_back(); }},
+      {"a key without a position", [](StepPlan& p) { own_positions(p, 1).key.pop_back(); }},
   };
   for (const auto& [what, rewrite] : rewrites) {
-    EXPECT_EQ(outcome({}, rewrite), "EngineError") << what;
+    const auto with = [rewrite](StepPlan& plan, PlannedFeeds) { rewrite(plan); };
+    EXPECT_EQ(outcome({}, with), "EngineError") << what;
   }
 }
 
 // Every list is as long as the others, but the tokens are two.
 TEST(Cached, a_plan_of_fewer_or_more_rows_than_tokens_breaks_the_engine) {
-  const auto fewer = [](StepPlan& plan) {
+  const auto fewer = [](StepPlan& plan, PlannedFeeds) {
     plan.rows.pop_back();
     for (SlotView& view : plan.views) {
       view.first.pop_back();
       view.slots.resize(static_cast<std::size_t>(view.first.back()));
     }
   };
-  const auto more = [](StepPlan& plan) {
+  const auto more = [](StepPlan& plan, PlannedFeeds) {
     plan.rows.push_back(plan.rows.back());
     for (SlotView& view : plan.views) {
       view.slots.push_back(0);
@@ -476,11 +523,65 @@ TEST(Cached, a_length_past_the_slots_of_a_cache_breaks_the_engine) {
   for (const auto* name : {"growing", "paged:1", "paged:3", "padded-left", "padded-right"}) {
     const CacheKind kind = cache_kind(name, "test");
     const auto set = [](int length) {
-      return [length](StepPlan& plan) { plan.length_after[0] = length; };
+      return [length](StepPlan& plan, PlannedFeeds) { plan.length_after[0] = length; };
     };
     EXPECT_EQ(outcome(kind, set(9)), "EngineError") << name;
     EXPECT_EQ(outcome(kind, set(8)), "") << name;  // a power of two: it has not grown further
     EXPECT_EQ(outcome(kind, set(7)), "") << name;
+  }
+}
+
+TEST(Cached, an_observer_sees_rows_as_they_are_read_and_changes_no_stored_ones) {
+  const Model<float> model = windowed_model();
+  Cached<float> cached(model, row_ops<float>());
+  KvCache<float> cache(model.config);
+  std::vector<std::array<int, 4>> seen;
+  const Observer<float> observer(
+      [&](const SiteTensor<float>& t) {
+        if (t.site != Site::cached_key && t.site != Site::cached_value) return;
+        seen.push_back({t.layer, t.row, t.rows, t.columns});
+        const float* stored =
+            t.site == Site::cached_key ? cache.key(t.layer, 0) : cache.value(t.layer, 0);
+        EXPECT_EQ(t.at(0, 1), stored[1]);
+        t.at(0, 1) += 1;
+      },
+      SiteSet::all());
+  const Tokens first{1, 2}, next{3, 4};
+  (void)cached.feed(std::vector<CacheFeed<float>>{{&cache, first}}, Rows::last);
+  const std::uint64_t before = fingerprint(cache);
+  (void)cached.feed(std::vector<CacheFeed<float>>{{&cache, next}}, Rows::last, &observer);
+  cache.forget(2);
+  EXPECT_EQ(fingerprint(cache), before);
+  EXPECT_EQ(seen, (std::vector<std::array<int, 4>>{{0, 0, 3, 4},
+                                                   {0, 0, 3, 4},
+                                                   {0, 1, 4, 4},
+                                                   {0, 1, 4, 4},
+                                                   {1, 0, 3, 4},
+                                                   {1, 0, 3, 4},
+                                                   {1, 1, 4, 4},
+                                                   {1, 1, 4, 4}}));
+}
+
+TEST(Cached, rows_changed_as_they_are_read_change_the_logits) {
+  const Model<float> model = windowed_model();
+  for (const Site site : {Site::cached_key, Site::cached_value}) {
+    Decoder<float> decoder(model, Arithmetic::row);
+    KvCache<float>& cache = decoder.open();
+    (void)decoder.feed(cache, {1, 2});
+    KvCache<float>& other = decoder.open();
+    (void)decoder.feed(other, {1, 2});
+    const auto right = decoder.feed(cache, {3});
+    const Observer<float> observer(
+        [site](const SiteTensor<float>& t) {
+          if (t.site == site) t.at(0, 0) += 1;
+        },
+        SiteSet::all());
+    LogitRows<float> wrong;
+    const Tokens next{3};
+    copy_rows(
+        decoder.cached.feed(std::vector<CacheFeed<float>>{{&other, next}}, Rows::last, &observer),
+        wrong);
+    EXPECT_GT(distance(wrong, right), 1e-4) << name(site);
   }
 }
 

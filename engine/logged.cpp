@@ -170,7 +170,7 @@ void Logged<T>::keep_rows() {
   const View<T> key = key_.view();
   const View<T> value = value_.view();
   const auto size = static_cast<std::size_t>(key.rows) * static_cast<std::size_t>(key.features);
-  for (AlignedVector<T>* rows : {&keys_, &values_, &placed_}) rows->resize(size);
+  for (AlignedVector<T>* rows : {&keys_, &values_, &seen_keys_, &seen_values_}) rows->resize(size);
   for (int f = 0; f < key.features; ++f) {
     for (int r = 0; r < key.rows; ++r) {
       const auto at = static_cast<std::size_t>(r * key.features + f);
@@ -207,32 +207,40 @@ void Logged<T>::attend_row(int layer, int row, std::span<const SeenRow> visible)
     if (observer_ == nullptr) return;
     (*observer_)({site, layer, row, scores_.data(), heads.query_heads, keys, keys, 1});
   };
+  const auto observe_rows = [&](Site site, AlignedVector<T>& rows) {
+    if (observer_ == nullptr) return;
+    const int width = config.kv_width();
+    (*observer_)({site, layer, row, rows.data(), keys, width, width, 1});
+  };
   scores_.resize(visible.size() * static_cast<std::size_t>(heads.query_heads));
-  place_keys(visible);
-  ops_.cached_scores(heads, query_row_.data(),
-                     {placed_.data(), config.kv_width(), seen_, kv_head_of_}, scale_,
-                     scores_.data());
+  place_rows(visible);
+  const CachedRows<T> seen_keys{seen_keys_.data(), config.kv_width(), seen_, kv_head_of_};
+  const CachedRows<T> seen_values{seen_values_.data(), config.kv_width(), seen_, kv_head_of_};
+  observe_rows(Site::cached_key, seen_keys_);
+  observe_rows(Site::cached_value, seen_values_);
+  ops_.cached_scores(heads, query_row_.data(), seen_keys, scale_, scores_.data());
   observe_scores(Site::scores);
   ops_.softmax(heads.query_heads, keys, 1, scores_.data());
   observe_scores(Site::probabilities);
-  ops_.cached_mix(heads, scores_.data(), {values_.data(), config.kv_width(), seen_, kv_head_of_},
-                  attended_row_.data());
+  ops_.cached_mix(heads, scores_.data(), seen_values, attended_row_.data());
 }
 
 // Every visible key where the log says that it stood, from the key without a position: no rotation
 // is ever built on another one.
 template <Scalar T>
-void Logged<T>::place_keys(std::span<const SeenRow> visible) {
+void Logged<T>::place_rows(std::span<const SeenRow> visible) {
   const Config& config = model_.config;
   const int width = config.kv_width();
   seen_.clear();
   for (const SeenRow& seen : visible) {
-    seen_.push_back(seen.row);
-    T* to = placed_.data() + std::ptrdiff_t{seen.row} * width;
-    std::copy_n(keys_.data() + std::ptrdiff_t{seen.row} * width, width, to);
+    const std::ptrdiff_t to = std::ptrdiff_t{static_cast<int>(seen_.size())} * width;
+    const std::ptrdiff_t from = std::ptrdiff_t{seen.row} * width;
+    seen_.push_back(static_cast<int>(seen_.size()));
+    std::copy_n(keys_.data() + from, width, seen_keys_.data() + to);
+    std::copy_n(values_.data() + from, width, seen_values_.data() + to);
     if (config.positions == Positions::rotary) {
       rotate(rotary_, config.rotary_pairs, std::span(&seen.position, 1), config.head_size,
-             View<T>{to, 1, width, 1});
+             View<T>{seen_keys_.data() + to, 1, width, 1});
     }
   }
 }

@@ -61,7 +61,7 @@ class Logged {
   void keep_rows();
   void attend(int layer, std::span<const LoggedRow> log);
   void attend_row(int layer, int row, std::span<const SeenRow> visible);
-  void place_keys(std::span<const SeenRow> visible);
+  void place_rows(std::span<const SeenRow> visible);
   void mlp(int layer);
   void observe(Site site, int layer, View<T> view) const;
 
@@ -78,10 +78,11 @@ class Logged {
   Block<T> x_, normed_, query_, key_, value_, attended_, projected_, gate_, up_, logits_;
   std::vector<int> positions_;      // [rows]
   AlignedVector<T> keys_, values_;  // of the layer at hand, not rotated: [row, kv_width]
-  AlignedVector<T> placed_;         // keys as the query at hand sees them: [row, kv_width]
+  // Keys and values as the query at hand sees them: [visible key, kv_width].
+  AlignedVector<T> seen_keys_, seen_values_;
   AlignedVector<T> query_row_, attended_row_;
   AlignedVector<T> scores_;  // [query head][visible key]
-  std::vector<int> seen_;    // rows of the log, in position order
+  std::vector<int> seen_;    // 0, 1, 2 ...
 };
 
 }  // namespace kvcheck

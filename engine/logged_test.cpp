@@ -327,10 +327,11 @@ TEST(Logged, windows_reach_by_the_positions_at_the_time) {
 // The sites in order, each once, with "rows x columns".
 std::vector<std::string> sites_seen(const Model<float>& model, const Log& log, int answered) {
   std::vector<std::string> seen;
-  const Observer<float> observer = [&](const SiteTensor<float>& t) {
+  const auto note = [&](const SiteTensor<float>& t) {
     seen.push_back(
         fmt::format("{} {} {}: {} x {}", name(t.site), t.layer, t.row, t.rows, t.columns));
   };
+  const Observer<float> observer(note, SiteSet::all());
   (void)Logged<float>(model, row_ops<float>()).logits(log, answered, &observer);
   return seen;
 }
@@ -347,10 +348,16 @@ TEST(Logged, observers_see_every_site_in_the_order_of_dependence) {
       "query 0 0: 3 x 16",
       "key 0 0: 3 x 8",
       "value 0 0: 3 x 8",
+      "cached_key 0 0: 1 x 8",
+      "cached_value 0 0: 1 x 8",
       "scores 0 0: 4 x 1",
       "probabilities 0 0: 4 x 1",
+      "cached_key 0 1: 2 x 8",
+      "cached_value 0 1: 2 x 8",
       "scores 0 1: 4 x 2",
       "probabilities 0 1: 4 x 2",
+      "cached_key 0 2: 2 x 8",
+      "cached_value 0 2: 2 x 8",
       "scores 0 2: 4 x 2",
       "probabilities 0 2: 4 x 2",
       "attention 0 0: 3 x 16",
@@ -371,9 +378,10 @@ TEST(Logged, what_an_observer_changes_changes_the_last_row) {
   const Log log = Shifted().log;
   const auto before = logged(model, log, 1);
   for (int s = 0; s <= static_cast<int>(Site::logits); ++s) {
-    const Observer<float> observer = [s](const SiteTensor<float>& t) {
+    const auto change = [s](const SiteTensor<float>& t) {
       if (t.site == static_cast<Site>(s)) t.at(t.rows - 1, 0) += 1;
     };
+    const Observer<float> observer(change, SiteSet::all());
     LogitRows<float> after;
     copy_rows(Logged<float>(model, row_ops<float>()).logits(log, 1, &observer), after);
     EXPECT_FALSE(same_bits<float>(before.values, after.values)) << name(static_cast<Site>(s));

@@ -425,7 +425,7 @@ void rotate_by(TurnAt turn_at, const RotaryTable<T>& table, RotaryPairs pairs,
 template <Scalar T>
 void rotate(const RotaryTable<T>& table, RotaryPairs pairs, std::span<const int> positions,
             int head_size, View<T> x) {
-  const auto known = [&](int position) { return position < table.positions; };
+  const auto known = [&](int position) { return position >= 0 && position < table.positions; };
   if (std::all_of(positions.begin(), positions.end(), known)) {
     const auto look_up = [&](int position, int i) {
       const auto at = static_cast<std::size_t>(position * table.pairs + i);

@@ -7,12 +7,14 @@
 namespace kvcheck {
 
 std::string_view name(Site site) {
-  static constexpr std::array<std::string_view, 17> kNames{"embedding",
+  static constexpr std::array<std::string_view, 19> kNames{"embedding",
                                                            "input",
                                                            "attention_norm",
                                                            "query",
                                                            "key",
                                                            "value",
+                                                           "cached_key",
+                                                           "cached_value",
                                                            "scores",
                                                            "probabilities",
                                                            "attention",

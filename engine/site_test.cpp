@@ -19,6 +19,8 @@ TEST(Site, names_are_those_of_the_enumerators_in_their_order) {
       {Site::query, "query"},
       {Site::key, "key"},
       {Site::value, "value"},
+      {Site::cached_key, "cached_key"},
+      {Site::cached_value, "cached_value"},
       {Site::scores, "scores"},
       {Site::probabilities, "probabilities"},
       {Site::attention, "attention"},

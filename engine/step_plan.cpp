@@ -3,6 +3,7 @@
 #include "engine/step_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace kvcheck {
@@ -89,6 +90,36 @@ void plan_step(const Config& config, std::span<const PlannedFeed> feeds, StepPla
   plan.write_store.resize(static_cast<std::size_t>(config.layers));
   std::iota(plan.write_store.begin(), plan.write_store.end(), 0);
   plan.read_store = plan.write_store;
+  const long double scale = 1.0L / std::sqrt(static_cast<long double>(config.head_size));
+  plan.rules.assign(static_cast<std::size_t>(config.layers), {.score_scale = scale});
+  plan.positions.clear();
+  plan.positions_of_layer.clear();
+}
+
+SlotView& own_view(StepPlan& plan, int layer) {
+  int& of_layer = plan.view_of_layer[static_cast<std::size_t>(layer)];
+  if (std::ranges::count(plan.view_of_layer, of_layer) > 1) {
+    plan.views.push_back(SlotView(plan.views[static_cast<std::size_t>(of_layer)]));
+    of_layer = static_cast<int>(plan.views.size()) - 1;
+  }
+  SlotView& view = plan.views[static_cast<std::size_t>(of_layer)];
+  if (view.write.empty()) {
+    for (const PlannedRow& row : plan.rows) view.write.push_back(row.slot);
+  }
+  return view;
+}
+
+RowPositions& own_positions(StepPlan& plan, int layer) {
+  if (plan.positions_of_layer.empty()) {
+    RowPositions own;
+    for (const PlannedRow& row : plan.rows) own.query.push_back(row.position);
+    own.key = own.query;
+    plan.positions.assign(plan.view_of_layer.size(), own);
+    plan.positions_of_layer.resize(plan.view_of_layer.size());
+    std::iota(plan.positions_of_layer.begin(), plan.positions_of_layer.end(), 0);
+  }
+  const int of_layer = plan.positions_of_layer[static_cast<std::size_t>(layer)];
+  return plan.positions[static_cast<std::size_t>(of_layer)];
 }
 
 }  // namespace kvcheck

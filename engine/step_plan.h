@@ -17,13 +17,17 @@ struct PlannedRow {
   int sequence;  // index into the feeds of this step
   int position;  // absolute index of the token: which learned position or rotation it takes
   int slot;      // where its K/V row goes, in layers without a ring
+
+  bool operator==(const PlannedRow&) const = default;
 };
 
 // Which slots each row sees, in position order. Layers with the same window share a view.
 struct SlotView {
   std::vector<int> first;  // [rows + 1]: row r sees slots[first[r]] .. slots[first[r + 1] - 1]
   std::vector<int> slots;
-  std::vector<int> write;  // [rows]: where the K/V rows go in layers with a ring, else empty
+  std::vector<int> write;  // [rows]: where the K/V rows go, where that is not PlannedRow::slot
+
+  bool operator==(const SlotView&) const = default;
 
   [[nodiscard]] std::span<const int> of(int row) const {
     const auto r = static_cast<std::size_t>(row);
@@ -32,14 +36,37 @@ struct SlotView {
   }
 };
 
+// At which positions a layer takes the queries and the keys of the rows that are fed.
+struct RowPositions {
+  std::vector<int> query;  // [rows]
+  std::vector<int> key;    // [rows]
+
+  bool operator==(const RowPositions&) const = default;
+};
+
+// The constants of a layer's attention.
+struct AttentionRule {
+  long double score_scale = 1;
+
+  bool operator==(const AttentionRule&) const = default;
+};
+
+// A K/V row that goes there is not stored. Any other slot that does not exist is an error.
+inline constexpr int kNowhere = -2;
+
 struct StepPlan {
   std::vector<PlannedRow> rows;
   std::vector<int> length_after;  // [feeds]: rows that each sequence holds afterwards
   std::vector<SlotView> views;
-  std::vector<int> view_of_layer;  // [layers], index into views
-  std::vector<int> kv_head_of;     // [query heads]: the K/V head that serves it
-  std::vector<int> write_store;    // [layers]: the layer whose store takes this layer's rows
-  std::vector<int> read_store;     // [layers]: the layer whose store this layer reads
+  std::vector<int> view_of_layer;       // [layers], index into views
+  std::vector<int> kv_head_of;          // [query heads]: the K/V head that serves it
+  std::vector<int> write_store;         // [layers]: the layer whose store takes this layer's rows
+  std::vector<int> read_store;          // [layers]: the layer whose store this layer reads
+  std::vector<AttentionRule> rules;     // [layers]
+  std::vector<RowPositions> positions;  // other than those of the rows, for layers that name them
+  std::vector<int> positions_of_layer;  // [layers], index into positions; empty: none does
+
+  bool operator==(const StepPlan&) const = default;
 };
 
 // A feed as the plan sees it: what the sequence holds, and how many tokens come.
@@ -53,7 +80,13 @@ struct PlannedFeed {
 };
 
 // Rewrites a plan before it is executed: how a fault, or an experiment, enters.
-using PlanRewrite = std::function<void(StepPlan&)>;
+using PlannedFeeds = std::span<const PlannedFeed>;
+using PlanRewrite = std::function<void(StepPlan&, PlannedFeeds)>;
+
+// For those who rewrite plans: what a layer shares with others becomes its own, with the same
+// answers. The view's writes are then stated row by row.
+SlotView& own_view(StepPlan& plan, int layer);
+RowPositions& own_positions(StepPlan& plan, int layer);
 
 // The right plan for feeding several sequences in one step. Fills `plan`, whose memory is reused.
 // The feeds must fit the context. Either all of them have rings or none.

@@ -227,6 +227,30 @@ TEST(StepPlan, nothing_of_a_ring_is_left_in_a_plan_without) {
   EXPECT_THAT(contents(plan), ElementsAreArray(contents(planned(config, {{1, 1}}))));
 }
 
+TEST(StepPlan, a_view_of_its_own_says_what_the_shared_one_said) {
+  StepPlan plan = planned(config_with({0, 0}), {{2, 2}});
+  SlotView& own = own_view(plan, 0);
+  EXPECT_THAT(own.write, ElementsAre(2, 3));
+  own.write[0] = kNowhere;
+  own.slots[0] = 1;
+  EXPECT_THAT(slots_of(plan, 0, 0), ElementsAre(1, 1, 2));
+  EXPECT_THAT(slots_of(plan, 1, 0), ElementsAre(0, 1, 2));
+  EXPECT_NE(plan.view_of_layer[0], plan.view_of_layer[1]);
+  EXPECT_THAT(plan.views[static_cast<std::size_t>(plan.view_of_layer[1])].write, IsEmpty());
+  EXPECT_THAT(own_view(plan, 0).write, ElementsAre(kNowhere, 3));
+}
+
+TEST(StepPlan, positions_of_its_own_are_those_of_the_rows_until_they_are_changed) {
+  StepPlan plan = planned(config_with({0, 0}), {{4, 2}, {0, 1}});
+  EXPECT_THAT(plan.positions_of_layer, IsEmpty());
+  own_positions(plan, 1).key[0] = 9;
+  EXPECT_THAT(own_positions(plan, 1).query, ElementsAre(4, 5, 0));
+  EXPECT_THAT(own_positions(plan, 1).key, ElementsAre(9, 5, 0));
+  EXPECT_THAT(own_positions(plan, 0).key, ElementsAre(4, 5, 0));
+  plan_step(config_with({0, 0}), std::vector<PlannedFeed>{{4, 2}}, plan);
+  EXPECT_THAT(plan.positions_of_layer, IsEmpty());
+}
+
 TEST(StepPlan, no_feeds_plan_no_rows) {
   const StepPlan plan = planned(config_with({0}), {});
   EXPECT_THAT(plan.rows, IsEmpty());

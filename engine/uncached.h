@@ -34,6 +34,7 @@ class Uncached {
   // The rows of a block that the layer at hand is asked for.
   [[nodiscard]] View<T> wanted(View<T> all, BlockShape shape) const;
   void observe(Site site, int layer, View<T> view) const;
+  void observe_rows(int layer, BlockShape shape, VisibleTokens visible);
   void observe_attention(Site site, int layer, BlockShape shape, VisibleTokens visible);
 
   const Model<T>& model_;

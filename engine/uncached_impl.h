@@ -112,6 +112,7 @@ void Uncached<T>::attend(int layer, BlockShape shape) {
   if (scores_.size() < most) scores_.resize(most);
   for (int t = first_; t < shape.length; ++t) {
     const VisibleTokens visible{config.first_visible(layer, t), t};
+    observe_rows(layer, shape, visible);
     ops_.scores(heads, shape, query_.view(), key_.view(), visible, scale_, scores_.data());
     observe_attention(Site::scores, layer, shape, visible);
     ops_.softmax(config.query_heads, visible.count(), shape.sequences, scores_.data());
@@ -149,6 +150,21 @@ template <Scalar T>
 void Uncached<T>::observe(Site site, int layer, View<T> view) const {
   if (observer_ == nullptr) return;
   (*observer_)({site, layer, 0, view.data, view.rows, view.features, 1, view.stride});
+}
+
+template <Scalar T>
+void Uncached<T>::observe_rows(int layer, BlockShape shape, VisibleTokens visible) {
+  if (observer_ == nullptr) return;
+  const auto show = [&](Site site, View<T> rows) {
+    if (!observer_->wants(site)) return;
+    for (int b = 0; b < shape.sequences; ++b) {
+      (*observer_)({site, layer, visible.last * shape.sequences + b,
+                    rows.data + visible.first * shape.sequences + b, visible.count(), rows.features,
+                    shape.sequences, rows.stride});
+    }
+  };
+  show(Site::cached_key, key_.view());
+  show(Site::cached_value, value_.view());
 }
 
 template <Scalar T>

@@ -218,11 +218,12 @@ TEST(Uncached, grouped_heads_are_heads_with_repeated_keys_and_values) {
 // "site layer row: rows x columns" of every call.
 std::vector<std::string> sites_seen(const Model<float>& model, const TokenBlock& block, Rows rows) {
   std::vector<std::string> seen;
-  const Observer<float> observer = [&](const SiteTensor<float>& t) {
+  const auto note = [&](const SiteTensor<float>& t) {
     seen.push_back(std::string(name(t.site)) + " " + std::to_string(t.layer) + " " +
                    std::to_string(t.row) + ": " + std::to_string(t.rows) + " x " +
                    std::to_string(t.columns));
   };
+  const Observer<float> observer(note, SiteSet::all());
   (void)Uncached<float>(model, row_ops<float>()).logits(block, rows, &observer);
   return seen;
 }
@@ -235,6 +236,11 @@ std::vector<std::string> sites_of_layer(int layer, bool top) {
   std::vector<std::string> sites{"attention_norm" + l + "0: 4 x 6", "query" + l + rows + "16",
                                  "key" + l + "0: 4 x 8", "value" + l + "0: 4 x 8"};
   for (int token = top ? 1 : 0; token < 2; ++token) {
+    for (const std::string site : {"cached_key", "cached_value"}) {
+      for (int row = 2 * token; row < 2 * token + 2; ++row) {
+        sites.push_back(fmt::format("{}{}{}: {} x 8", site, l, row, token + 1));
+      }
+    }
     for (const std::string site : {"scores", "probabilities"}) {
       for (int row = 2 * token; row < 2 * token + 2; ++row) {
         sites.push_back(fmt::format("{}{}{}: 4 x {}", site, l, row, token + 1));
@@ -288,9 +294,10 @@ TEST(Uncached, what_an_observer_changes_changes_the_last_row) {
   const TokenBlock block{tokens};
   const auto before = logits(model, block);
   for (int s = 0; s <= static_cast<int>(Site::logits); ++s) {
-    const Observer<float> observer = [s](const SiteTensor<float>& t) {
+    const auto change = [s](const SiteTensor<float>& t) {
       if (t.site == static_cast<Site>(s)) t.at(t.rows - 1, 0) += 1;
     };
+    const Observer<float> observer(change, SiteSet::all());
     LogitRows<float> after;
     copy_rows(Uncached<float>(model, row_ops<float>()).logits(block, Rows::all, &observer), after);
     EXPECT_FALSE(same_bits(before.row(2), after.row(2))) << name(static_cast<Site>(s));

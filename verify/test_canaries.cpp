@@ -100,17 +100,18 @@ void plant_kept_layer(const Planting<T>& planting) {
     }
     inner.batch(feeds, rows, out);
   };
-  engine.rewrite_plans([kept, layer, context = planting.config.context](StepPlan& plan) {
-    int& of_layer = plan.view_of_layer[static_cast<std::size_t>(layer)];
-    SlotView view = plan.views[static_cast<std::size_t>(of_layer)];
-    view.write.clear();
-    for (const PlannedRow& row : plan.rows) {
-      const int behind = kept->rows[kept->fed[static_cast<std::size_t>(row.sequence)]];
-      view.write.push_back(std::min(row.slot + behind, context - 1));
-    }
-    of_layer = static_cast<int>(plan.views.size());
-    plan.views.push_back(std::move(view));
-  });
+  engine.rewrite_plans(
+      [kept, layer, context = planting.config.context](StepPlan& plan, PlannedFeeds) {
+        int& of_layer = plan.view_of_layer[static_cast<std::size_t>(layer)];
+        SlotView view = plan.views[static_cast<std::size_t>(of_layer)];
+        view.write.clear();
+        for (const PlannedRow& row : plan.rows) {
+          const int behind = kept->rows[kept->fed[static_cast<std::size_t>(row.sequence)]];
+          view.write.push_back(std::min(row.slot + behind, context - 1));
+        }
+        of_layer = static_cast<int>(plan.views.size());
+        plan.views.push_back(std::move(view));
+      });
 }
 
 // ---- A copy goes on in the last block of the original, which is not full: what one of them
@@ -170,7 +171,7 @@ void plant_shared_block(const Planting<T>& planting, int block) {
 
 // Rows of a further feed of several tokens see as many of the oldest rows as if they were the first
 // ones.
-void align_masks_at_the_start(StepPlan& plan) {
+void align_masks_at_the_start(StepPlan& plan, PlannedFeeds) {
   for (SlotView& view : plan.views) {
     SlotView wrong{.first = {0}, .slots = {}, .write = view.write};
     int in_feed = 0;
@@ -189,7 +190,7 @@ void align_masks_at_the_start(StepPlan& plan) {
 }
 
 // All tokens of a further feed take the position of its first one.
-void repeat_positions(StepPlan& plan) {
+void repeat_positions(StepPlan& plan, PlannedFeeds) {
   int first = 0;
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
     PlannedRow& row = plan.rows[r];
@@ -235,7 +236,7 @@ void plant_ignored_reorder(const Planting<T>& planting) {
 // a ring lie at their own positions.
 template <Scalar T>
 void plant_early_wrap(const Planting<T>& planting) {
-  planting.engine.rewrite_plans([config = planting.config](StepPlan& plan) {
+  planting.engine.rewrite_plans([config = planting.config](StepPlan& plan, PlannedFeeds) {
     for (int l = 0; l < config.layers; ++l) {
       const int ring = config.windows[static_cast<std::size_t>(l)];
       SlotView& view =

@@ -357,7 +357,7 @@ double& first_logit(Logits& logits, int row) {
 EngineFactory positions_plus_one() {
   return [](const ModelData& model, const EngineSetup& setup) {
     const int context = model.weights.config.context;
-    const PlanRewrite rewrite = [context](StepPlan& plan) {
+    const PlanRewrite rewrite = [context](StepPlan& plan, PlannedFeeds) {
       for (PlannedRow& row : plan.rows) {
         if (row.position > 0) row.position = (row.position + 1) % context;
       }
