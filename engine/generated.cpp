@@ -13,6 +13,7 @@
 
 #include "engine/echo.h"
 #include "engine/error.h"
+#include "engine/features.h"
 
 namespace kvcheck {
 namespace {
@@ -351,7 +352,9 @@ Model<float> generate_model(const Family& family, std::uint64_t seed) {
   return random_model(family.config(draw), family.scales, own);
 }
 
-bool is_generated_name(std::string_view name) { return name.starts_with(kPrefix); }
+bool is_generated_name(std::string_view name) {
+  return name.starts_with(kPrefix) || is_tiny_name(name);
+}
 
 std::string generated_name(const Family& family, std::uint64_t seed) {
   return fmt::format("{}{}:{}", kPrefix, family.id, seed);
@@ -368,6 +371,7 @@ GeneratedName parse_generated_name(std::string_view name) {
 }
 
 Model<float> generate_model(std::string_view name) {
+  if (is_tiny_name(name)) return tiny_model(name);
   const GeneratedName parsed = parse_generated_name(name);
   return generate_model(*parsed.family, parsed.seed);
 }

@@ -60,10 +60,12 @@ struct GeneratedName {
   std::uint64_t seed;
 };
 
-// Whether the name claims to be a generated model's; it may still be a bad one.
+// Whether the name claims to be a generated model's, of a family or of features.h; it may still be
+// a bad one.
 [[nodiscard]] bool is_generated_name(std::string_view name);
 [[nodiscard]] std::string generated_name(const Family& family, std::uint64_t seed);
-// Both throw Error unless the name is just what generated_name() would write.
+// Both throw Error unless the name is just what generated_name(), or tiny_name(), would write; only
+// a family's has parts.
 [[nodiscard]] GeneratedName parse_generated_name(std::string_view name);
 [[nodiscard]] Model<float> generate_model(std::string_view name);
 

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+// Names, variants and the planting of a fault.
+#include "verify/fault.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+namespace kvcheck {
+namespace {
+
+// What the seams of one engine share while a step is under way.
+template <Scalar T>
+struct Seams {
+  const Config config;
+  const CacheKind cache;
+  const FaultParameters at;
+  const std::shared_ptr<FaultTrace> trace;
+  std::vector<PlannedFeed> feeds = {};  // of the step at hand
+};
+
+template <Scalar T>
+FaultStep step_of(const Seams<T>& seams, const StepPlan& plan) {
+  return {seams.config, seams.cache, seams.at, seams.feeds, plan};
+}
+
+template <Scalar T>
+std::vector<T> copy_of(const SiteTensor<T>& tensor) {
+  std::vector<T> values;
+  for (int r = 0; r < tensor.rows; ++r) {
+    for (int c = 0; c < tensor.columns; ++c) values.push_back(tensor.at(r, c));
+  }
+  return values;
+}
+
+template <Scalar T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+// The plan is always looked at, so that sites know the step that they belong to.
+template <Scalar T>
+void install_plan(Builtin<T>& engine, const std::shared_ptr<Seams<T>>& seams, PlanFault fault) {
+  engine.rewrite_plans([seams, fault](StepPlan& plan, PlannedFeeds feeds) {
+    seams->feeds.assign(feeds.begin(), feeds.end());
+    if (fault == nullptr) return;
+    const StepPlan before = plan;
+    fault(plan, step_of(*seams, plan));
+    if (plan != before) seams->trace->changed();
+  });
+}
+
+template <Scalar T>
+void install_site(Builtin<T>& engine, const std::shared_ptr<Seams<T>>& seams, SiteSet sites,
+                  void (*fault)(const SiteTensor<T>&, const FaultStep&)) {
+  engine.observe_cached(Observer<T>(
+      [&engine, seams, fault](const SiteTensor<T>& tensor) {
+        const std::vector<T> before = copy_of(tensor);
+        fault(tensor, step_of(*seams, engine.plan()));
+        if (!same_bits(before, copy_of(tensor))) seams->trace->changed();
+      },
+      sites));
+}
+
+template <Scalar T>
+auto of_scalar(const SiteFault& fault) {
+  if constexpr (std::is_same_v<T, float>)
+    return fault.narrow;
+  else
+    return fault.wide;
+}
+template <Scalar T>
+auto of_scalar(const VerbFault& fault) {
+  if constexpr (std::is_same_v<T, float>)
+    return fault.narrow;
+  else
+    return fault.wide;
+}
+
+template <Scalar T>
+std::unique_ptr<Engine> planted(const ModelData& model, const EngineSetup& setup,
+                                const FaultVariant& variant,
+                                const std::shared_ptr<FaultTrace>& trace) {
+  auto builtin = std::make_unique<Builtin<T>>(model.weights, setup.arithmetic, setup.cache);
+  Builtin<T>& engine = *builtin;
+  const Config& config = model.weights.config;
+  auto seams = std::make_shared<Seams<T>>(Seams<T>{config, setup.cache, variant.at, trace});
+  const auto& change = variant.fault->change;
+  const auto* const plan = std::get_if<PlanFault>(&change);
+  install_plan<T>(engine, seams, plan == nullptr ? nullptr : *plan);
+  if (const auto* const site = std::get_if<SiteFault>(&change)) {
+    install_site<T>(engine, seams, site->sites, of_scalar<T>(*site));
+  }
+  Hooks hooks;
+  if (const auto* const verbs = std::get_if<VerbFault>(&change)) {
+    of_scalar<T> (*verbs)({engine, config, setup.cache, variant.at, hooks, trace});
+  }
+  return std::make_unique<HookedEngine>(std::move(builtin), std::move(hooks));
+}
+
+}  // namespace
+
+int FaultStep::place(int row) const {
+  int place = 0;
+  for (int r = row; r > 0; --r, ++place) {
+    const auto at_row = static_cast<std::size_t>(r);
+    if (plan.rows[at_row - 1].sequence != plan.rows[at_row].sequence) break;
+  }
+  return place;
+}
+
+std::string_view name(Expected expected) {
+  static constexpr std::array<std::string_view, 3> kNames{"caught", "equivalent", "missed"};
+  return kNames[static_cast<std::size_t>(expected)];
+}
+
+bool Fault::applies(const Config& config, const CacheKind& kind) const {
+  if (!features_of(config).contains(needs)) return false;
+  const CacheKind own = cache_kind(cache, "fault");
+  if (own.layout == CacheLayout::flat && !own.lossy()) return !kind.lossy();
+  return own == kind;
+}
+
+std::string to_text(const FaultVariant& variant) {
+  std::string text(variant.fault->id);
+  if (variant.at.layer) text += fmt::format(":layer{}", *variant.at.layer);
+  if (variant.at.onset) text += fmt::format(":onset{}", *variant.at.onset);
+  if (variant.at.amount) text += fmt::format(":amount{}", *variant.at.amount);
+  return text;
+}
+
+std::vector<FaultVariant> variants(const Fault& fault, int layers) {
+  const auto axis = [](const FewNumbers& numbers) {
+    const std::span<const int> values = numbers.all();
+    std::vector<std::optional<int>> all(values.begin(), values.end());
+    if (all.empty()) all.emplace_back();
+    return all;
+  };
+  std::vector<std::optional<int>> of_layer{std::nullopt};
+  for (int l = 0; fault.axes.layers && l < layers; ++l) of_layer.emplace_back(l);
+  std::vector<FaultVariant> found;
+  for (const auto& layer : of_layer) {
+    for (const auto& onset : axis(fault.axes.onsets)) {
+      for (const auto& amount : axis(fault.axes.amounts)) {
+        found.push_back({&fault, {layer, onset, amount}});
+      }
+    }
+  }
+  return found;
+}
+
+EngineFactory faulty_engine(FaultVariant variant, std::shared_ptr<FaultTrace> trace) {
+  return [variant, trace = std::move(trace)](const ModelData& model, const EngineSetup& setup) {
+    return setup.scalar == ScalarKind::f32 ? planted<float>(model, setup, variant, trace)
+                                           : planted<double>(model, setup, variant, trace);
+  };
+}
+
+}  // namespace kvcheck

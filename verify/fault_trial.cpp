@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+// The probes of the suite, run on an engine with a fault, and judged into cells.
+#include "verify/fault_trial.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "engine/error.h"
+#include "verify/replay.h"
+
+namespace kvcheck {
+namespace {
+
+constexpr std::array<std::string_view, 9> kChecks{
+    "corpus-prefixes", "all-prefixes", "random-prefixes", "exact",     "contract",
+    "noise",           "noise-f64",    "schedules",       "operations"};
+
+bool fails(Verdict verdict) { return verdict == Verdict::diverge || verdict == Verdict::broken; }
+
+std::string_view check_of(Source source) {
+  return source == Source::corpus ? "corpus-prefixes"
+         : source == Source::all  ? "all-prefixes"
+                                  : "random-prefixes";
+}
+
+// What a trial adds to a cell from a case.
+void add(TrialCell& cell, const Case& subject, const CaseResult& result) {
+  ++cell.cases;
+  if (result.row) {
+    // Not std::max alone: an infinite difference must stay.
+    cell.max_abs_difference = std::max(cell.max_abs_difference, result.row->max_abs_difference);
+  }
+  if (result.ratio) cell.max_ratio = std::max(cell.max_ratio.value_or(0), *result.ratio);
+  if (!fails(result.verdict)) return;
+  if (cell.first && cell.first->subject.tokens.size() <= subject.tokens.size()) return;
+  cell.first = CaseRecord{.index = cell.cases - 1, .subject = subject, .result = result};
+}
+
+class Trial {
+ public:
+  Trial(const FaultVariant& variant, const ModelRun& run, const TrialOptions& options)
+      : variant_(variant),
+        run_(run),
+        options_(options),
+        factory_(faulty_engine(variant, trace_)),
+        cache_(cache_kind(variant.fault->cache, "fault")) {
+    for (const std::string_view check : kChecks) {
+      if (options.checks.empty() || std::ranges::count(options.checks, check) > 0) {
+        cells_.push_back({.check = check});
+      }
+    }
+  }
+
+  std::vector<TrialCell> run() {
+    if (!variant_.fault->applies(run_.model.weights.config, cache_)) return std::move(cells_);
+    for (const SourceOfPrefixes& source : run_.sources) prefixes(source);
+    schedules();
+    operations();
+    return std::move(cells_);
+  }
+
+ private:
+  struct Judged {
+    TrialCell* cell;
+    Policy policy;
+  };
+
+  // Null where the check was not asked for.
+  TrialCell* cell(std::string_view check) {
+    const auto found = std::ranges::find(cells_, check, &TrialCell::check);
+    return found == cells_.end() ? nullptr : &*found;
+  }
+
+  void wanted(std::vector<Judged>& judged, std::string_view check, const Policy& policy) {
+    if (TrialCell* const found = cell(check)) judged.push_back({found, policy});
+  }
+
+  void prefixes(const SourceOfPrefixes& source) {
+    const bool largest = &source == &run_.sources.back();
+    const std::string_view check = check_of(source.source);
+    const Policy matrix = default_policy(run_.model, Arithmetic::matrix, cache_.lossy());
+    std::vector<Judged> row;
+    std::vector<Judged> narrow;
+    std::vector<Judged> wide;
+    wanted(row, check, Exact{});
+    wanted(narrow, check, matrix);
+    if (largest) {
+      wanted(row, "exact", Exact{});
+      if (run_.model.contract_abs) wanted(narrow, "contract", AbsLimit{*run_.model.contract_abs});
+      wanted(narrow, "noise", NoiseLimit{});
+      wanted(wide, "noise-f64", NoiseLimit{});
+    }
+    probe(probe_prefixes, source, {ScalarKind::f32, Arithmetic::row, cache_}, row);
+    probe(probe_prefixes, source, {ScalarKind::f32, Arithmetic::matrix, cache_}, narrow);
+    probe(probe_prefixes, source, {ScalarKind::f64, Arithmetic::matrix, cache_}, wide);
+  }
+
+  // Of the smallest source: cutting all prefixes of a vocabulary in all ways says no more.
+  void schedules() {
+    for (const Arithmetic arithmetic : {Arithmetic::row, Arithmetic::matrix}) {
+      std::vector<Judged> judged;
+      wanted(judged, "schedules", default_policy(run_.model, arithmetic, cache_.lossy()));
+      probe(probe_schedules, run_.sources.front(), {ScalarKind::f32, arithmetic, cache_}, judged);
+    }
+  }
+
+  void probe(ProbeFunction function, const SourceOfPrefixes& source, const EngineSetup& setup,
+             const std::vector<Judged>& judged) {
+    if (judged.empty()) return;
+    const std::int64_t before = trace_->changes();
+    Bench bench = make_bench(run_.model, setup, options_.seed, factory_);
+    const auto failure =
+        run_probe(function, bench, {.tree = source.tree}, [&](const Measured& measured) {
+          for (const Judged& by : judged) take(by, measured, setup);
+        });
+    for (const Judged& by : judged) {
+      if (failure) add_broken(by, *failure, setup);
+      settle(*by.cell, before);
+    }
+  }
+
+  void take(const Judged& by, const Measured& measured, const EngineSetup& setup) {
+    CaseResult result = judge_case(by.policy, measured, setup.scalar);
+    const Case subject =
+        case_of(by, setup, {measured.tokens.begin(), measured.tokens.end()}, measured.schedule);
+    if (result.mark == Mark::gated) result = run_case(subject, run_.model, factory_).result;
+    add(*by.cell, subject, excused(subject, std::move(result)));
+  }
+
+  // A fault that is said to be equivalent may round otherwise: to the last bit says nothing of it.
+  // Its numbers must then agree within the noise floor in the wider scalar.
+  CaseResult excused(Case subject, CaseResult result) const {
+    if (variant_.fault->expected != Expected::equivalent || subject.policy != Policy{Exact{}} ||
+        result.verdict != Verdict::diverge) {
+      return result;
+    }
+    subject.policy = NoiseLimit{};
+    subject.scalar = ScalarKind::f64;
+    const CaseResult wide = run_case(subject, run_.model, factory_).result;
+    if (wide.verdict == Verdict::agree) result.verdict = Verdict::agree;
+    return result;
+  }
+
+  void add_broken(const Judged& by, const ProbeFailure& failure, const EngineSetup& setup) {
+    add(*by.cell, case_of(by, setup, failure.tokens, failure.schedule),
+        {.verdict = Verdict::broken, .mark = Mark::crash, .note = failure.what});
+  }
+
+  void operations() {
+    TrialCell* const found = cell("operations");
+    if (found == nullptr || !options_.draw) return;
+    const std::int64_t before = trace_->changes();
+    for (const Arithmetic arithmetic : {Arithmetic::row, Arithmetic::matrix}) {
+      if (!found->first) run_operations(*found, {ScalarKind::f32, arithmetic, cache_});
+    }
+    settle(*found, before);
+  }
+
+  // Ends at the first sequence that shows the fault.
+  void run_operations(TrialCell& cell, const EngineSetup& setup) {
+    const Policy policy = default_policy(run_.model, setup.arithmetic, cache_.lossy());
+    OperationRunner runner(run_.model, setup, policy, options_.seed, factory_);
+    for (int i = 0; i < options_.sequences && !cell.first; ++i) {
+      Case subject = case_of({&cell, policy}, setup, {}, {});
+      subject.operations =
+          options_.draw(runner.space(), options_.seed, static_cast<std::uint64_t>(i));
+      CaseResult result = runner.run(subject.operations);
+      if (result.mark == Mark::gated) result = run_case(subject, run_.model, factory_).result;
+      add(cell, subject, excused(subject, std::move(result)));
+    }
+  }
+
+  [[nodiscard]] Case case_of(const Judged& by, const EngineSetup& setup, std::vector<int> tokens,
+                             const Schedule& schedule) const {
+    const bool whole = run_.sources.back().tree.whole_vocabulary();
+    const std::string_view check = by.cell->check == "noise-f64" ? "noise" : by.cell->check;
+    return {.check = std::string(check),
+            .model = run_.model.name,
+            .model_hash = short_hash(run_.model),
+            .scalar = setup.scalar,
+            .arithmetic = setup.arithmetic,
+            .cache_kind = cache_,
+            .policy = by.policy,
+            .seed = options_.seed,
+            .siblings = whole && check != "schedules" && check != "corpus-prefixes",
+            .tokens = std::move(tokens),
+            .schedule = schedule};
+  }
+
+  // What a cell came to, now that a part of its check has run; `before`: changes until then.
+  void settle(TrialCell& cell, std::int64_t before) {
+    if (cell.first) {
+      cell.outcome = Outcome::caught;
+    } else if (cell.outcome != Outcome::missed) {
+      const bool equivalent = variant_.fault->expected == Expected::equivalent;
+      cell.outcome = trace_->changes() == before ? Outcome::inert
+                     : equivalent                ? Outcome::equivalent
+                                                 : Outcome::missed;
+    }
+  }
+
+  const FaultVariant variant_;
+  const ModelRun& run_;
+  const TrialOptions& options_;
+  const std::shared_ptr<FaultTrace> trace_ = std::make_shared<FaultTrace>();
+  const EngineFactory factory_;
+  const CacheKind cache_;
+  std::vector<TrialCell> cells_;
+};
+
+}  // namespace
+
+std::string_view name(Outcome outcome) {
+  static constexpr std::array<std::string_view, 5> kNames{"caught", "missed", "inert", "equivalent",
+                                                          "not applicable"};
+  return kNames[static_cast<std::size_t>(outcome)];
+}
+
+std::span<const std::string_view> trial_checks() { return kChecks; }
+
+std::vector<TrialCell> try_fault(const FaultVariant& variant, const ModelRun& run,
+                                 const TrialOptions& options) {
+  return Trial(variant, run, options).run();
+}
+
+}  // namespace kvcheck
