@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <string>
 
@@ -48,7 +49,7 @@ TEST(Signature, of_a_right_engine_looks_right_on_every_kind_of_cache) {
   }
 }
 
-// The fault is among those that answer most alike.
+// The fault is among the few that answer most alike.
 class Signatures : public ::testing::TestWithParam<std::string_view> {};
 
 TEST_P(Signatures, resemble_those_of_the_fault_on_another_model) {
@@ -56,10 +57,12 @@ TEST_P(Signatures, resemble_those_of_the_fault_on_another_model) {
   EXPECT_FALSE(looks_right(signature));
   const auto found = resemblances(signature);
   ASSERT_FALSE(found.empty());
-  const bool among = std::ranges::any_of(found, [&](const Resemblance& by) {
-    return by.alike == found.front().alike && to_text(by.fault) == GetParam();
-  });
+  // How a difference grows depends on the weights: one answer may be another one.
+  const auto best = [&](const Resemblance& by) { return by.alike >= found.front().alike - 1; };
+  const bool among = std::ranges::any_of(
+      found, [&](const Resemblance& by) { return best(by) && to_text(by.fault) == GetParam(); });
   EXPECT_TRUE(among) << to_text(signature, found);
+  EXPECT_LT(std::ranges::count_if(found, best), std::ssize(found) / 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, Signatures,
