@@ -38,12 +38,16 @@ namespace {
 
 // Everything that decides what the rows of a cache mean besides the weights.
 std::vector<std::uint64_t> describe(const Config& config) {
-  std::vector<std::uint64_t> parts{std::hash<double>{}(config.norm_epsilon),
-                                   std::hash<double>{}(config.rotary_base)};
+  std::vector<std::uint64_t> parts;
+  for (const double number : {config.norm_epsilon, config.rotary_base, config.rotary_base_windowed,
+                              config.attention_cap, config.logit_cap, config.embedding_scale}) {
+    parts.push_back(std::hash<double>{}(number));
+  }
   for (const int number : {config.vocabulary, config.width, config.layers, config.query_heads,
                            config.kv_heads, config.head_size, config.mlp_width, config.context,
                            static_cast<int>(config.norm), static_cast<int>(config.positions),
-                           static_cast<int>(config.rotary_pairs), static_cast<int>(config.mlp)}) {
+                           static_cast<int>(config.rotary_pairs), static_cast<int>(config.mlp),
+                           config.rotary_dimensions, static_cast<int>(config.head_norm)}) {
     parts.push_back(static_cast<std::uint64_t>(number));
   }
   for (const int window : config.windows) parts.push_back(static_cast<std::uint64_t>(window));
@@ -79,7 +83,7 @@ Builtin<T>::Builtin(const Model<float>& model, Arithmetic arithmetic, const Cach
       model_(cast<T>(model)),
       kind_(kind),
       identity_(identity_of(model_, kind)),
-      back_(negative_angles<T>(model.config)),
+      back_(rotary_tables<T>(model.config, Turning::back)),
       uncached_(model_, ops_for<T>(arithmetic)),
       round_(rounding<T>(kind.format)),
       cached_(model_, ops_for<T>(arithmetic)),

@@ -64,7 +64,7 @@ class Builtin final : public Engine {
   const Model<T> model_;
   const CacheKind kind_;
   const std::uint64_t identity_;  // of the model, the scalar and the kind of cache
-  const RotaryTable<T> back_;     // negative angles
+  const RotaryTables<T> back_;    // negative angles
   Uncached<T> uncached_;
   Observer<T> round_;  // of the full forward's keys and values; empty if nothing is rounded
   Cached<T> cached_;

@@ -183,6 +183,11 @@ void align_masks_at_the_start(StepPlan& plan, PlannedFeeds) {
       const auto first = static_cast<std::size_t>(in_feed + 1);
       if (of_feed > 1) seen = seen.first(std::min(seen.size(), first));
       wrong.slots.insert(wrong.slots.end(), seen.begin(), seen.end());
+      if (!view.positions.empty()) {
+        const std::span<const int> of_keys = view.positions_of(static_cast<int>(r));
+        const auto end = of_keys.begin() + static_cast<std::ptrdiff_t>(seen.size());
+        wrong.positions.insert(wrong.positions.end(), of_keys.begin(), end);
+      }
       wrong.first.push_back(static_cast<int>(wrong.slots.size()));
     }
     view = std::move(wrong);
