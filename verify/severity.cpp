@@ -56,15 +56,16 @@ template <typename Tensor>
 void turn_keys(const Tensor& tensor, const FaultStep& step) {
   using T = std::remove_cvref_t<decltype(tensor.at(0, 0))>;
   const Config& config = step.config;
-  const int pairs = config.head_size / 2;
+  const int pairs = config.rotated() / 2;
+  const std::vector<double> bases = config.rotary_bases();
+  const double base = bases[static_cast<std::size_t>(config.rotary_base_of(tensor.layer))];
   const bool halves = config.rotary_pairs == RotaryPairs::halves;
   for (int r = 0; r < tensor.rows; ++r) {
     for (int i = 0; i < config.kv_heads * pairs; ++i) {
       const int pair = i % pairs;
       const int first = i / pairs * config.head_size + (halves ? pair : 2 * pair);
       const int second = first + (halves ? pairs : 1);
-      const double angle =
-          size_of(step) * std::pow(config.rotary_base, -2.0 * pair / config.head_size);
+      const double angle = size_of(step) * std::pow(base, -2.0 * pair / config.rotated());
       const auto a = static_cast<double>(tensor.at(r, first));
       const auto b = static_cast<double>(tensor.at(r, second));
       tensor.at(r, first) = static_cast<T>(a * std::cos(angle) - b * std::sin(angle));
