@@ -176,7 +176,7 @@ void load_rows(CachePool<T>& pool, KvCache<T>& cache, const Config& config,
     state = state.subspan(stored_row_bytes(cache));
   });
   if (header.numbered != 0) cache.renumber(positions, header.next_position);
-  pool.settle(std::span(&feed, 1));
+  pool.settle(std::span(&feed, 1), identity);
 }
 
 template <Scalar T>

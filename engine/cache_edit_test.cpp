@@ -100,7 +100,7 @@ std::vector<int> positions_of(const KvCache<T>& cache) {
 template <Scalar T>
 struct Caches {
   explicit Caches(const CacheKind& kind, const Config& config = shape())
-      : pool(make_pool<T>(config, kind, kIdentity)) {}
+      : pool(make_pool<T>(config, kind)) {}
 
   // Feeds tokens 0, 1, 2 ...; the rows are random, drawn from `seed`.
   void feed(KvCache<T>& cache, int count, std::uint64_t seed) {
@@ -117,7 +117,7 @@ struct Caches {
       }
     }
     cache.set_length(end);
-    pool->settle(std::span(&feed, 1));
+    pool->settle(std::span(&feed, 1), kIdentity);
   }
   KvCache<T>& with(int count, std::uint64_t seed) {
     KvCache<T>& cache = pool->make();
@@ -201,8 +201,8 @@ TYPED_TEST(CacheEditOf, a_prompt_finds_only_rows_that_were_not_moved) {
     auto rows = rows_of(cache);
     drop_rows(*caches.pool, cache, first, 2);
     KvCache<TypeParam>& next = caches.pool->make();
-    ASSERT_EQ(caches.pool->lookup(prompt), found) << first;
-    EXPECT_EQ(caches.pool->adopt(next, prompt), found) << first;
+    ASSERT_EQ(caches.pool->lookup(prompt, kIdentity), found) << first;
+    EXPECT_EQ(caches.pool->adopt(next, prompt, kIdentity), found) << first;
     for (auto& layer : rows) layer.resize(static_cast<std::size_t>(found));
     EXPECT_EQ(rows_of(next), rows) << first;
   }

@@ -378,7 +378,7 @@ Model<float> windowed_model() {
 // was carried out. A plan that was refused must have changed nothing.
 std::string outcome(const CacheKind& kind, const PlanRewrite& rewrite) {
   const Model<float> model = windowed_model();
-  const auto pool = make_pool<float>(model.config, kind, 1);
+  const auto pool = make_pool<float>(model.config, kind);
   Cached<float> cached(model, row_ops<float>());
   KvCache<float>& cache = pool->make();
   const auto feed = [&](const Tokens& tokens) {

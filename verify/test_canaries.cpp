@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -112,59 +113,6 @@ void plant_kept_layer(const Planting<T>& planting) {
         of_layer = static_cast<int>(plan.views.size());
         plan.views.push_back(std::move(view));
       });
-}
-
-// ---- A copy goes on in the last block of the original, which is not full: what one of them
-// writes, the other one holds.
-
-template <Scalar T>
-struct Twins {
-  KvCache<T>* one;
-  KvCache<T>* other;
-  int first;  // row of the block that they share
-  int end;
-};
-
-// Rows from `before` on that `cache` has written into a shared block.
-template <Scalar T>
-void overwrite_twin(KvCache<T>& cache, const Twins<T>& twins, int before) {
-  KvCache<T>& other = twins.one == &cache ? *twins.other : *twins.one;
-  const int end = std::min({twins.end, cache.length(), other.length()});
-  for (int row = std::max(before, twins.first); row < end; ++row) {
-    for (int l = 0; l < cache.store().layers(); ++l) {
-      other.store().copy(cache.store(), l, cache.slot(l, row), other.slot(l, row), 1);
-    }
-  }
-}
-
-template <Scalar T>
-void plant_shared_block(const Planting<T>& planting, int block) {
-  auto twins = std::make_shared<std::vector<Twins<T>>>();
-  Builtin<T>& engine = planting.engine;
-  planting.hooks.fork = [&engine, twins, block](Engine& inner, SequenceId sequence) {
-    const SequenceId copy = inner.fork(sequence);
-    const int length = engine.cache(copy).length();
-    const int first = length / block * block;
-    if (length > first) {
-      twins->push_back({&engine.cache(sequence), &engine.cache(copy), first, first + block});
-    }
-    return copy;
-  };
-  planting.hooks.feed = [&engine, twins](Engine& inner, std::span<const Feed> feeds, Rows rows,
-                                         Logits& out) {
-    std::erase_if(*twins, [](const Twins<T>& t) {
-      return t.one->length() <= t.first || t.other->length() <= t.first;
-    });
-    std::vector<int> before;
-    for (const Feed& feed : feeds) before.push_back(engine.cache(feed.sequence).length());
-    inner.batch(feeds, rows, out);
-    for (std::size_t i = 0; i < feeds.size(); ++i) {
-      KvCache<T>& cache = engine.cache(feeds[i].sequence);
-      for (const Twins<T>& t : *twins) {
-        if (t.one == &cache || t.other == &cache) overwrite_twin(cache, t, before[i]);
-      }
-    }
-  };
 }
 
 // ---- Plans
@@ -301,79 +249,6 @@ void plant_wrong_rows_evicted(const Planting<T>& planting) {
   };
 }
 
-// The rows of a prompt's blocks are taken from wherever the same tokens were fed to a new sequence,
-// whatever stood before them.
-template <Scalar T>
-class BlocksByOwnTokens {
- public:
-  explicit BlocksByOwnTokens(Builtin<T>& engine) : engine_(engine) {}
-
-  void feed(Engine& inner, std::span<const Feed> feeds, Rows rows, Logits& out) {
-    std::vector<bool> is_new;
-    for (const Feed& feed : feeds) is_new.push_back(engine_.cache(feed.sequence).length() == 0);
-    if (feeds.size() == 1 && rows == Rows::last && is_new[0]) {
-      prompt(inner, feeds[0], out);
-    } else {
-      inner.batch(feeds, rows, out);
-    }
-    for (std::size_t i = 0; i < feeds.size(); ++i) {
-      if (is_new[i]) remember(feeds[i]);
-    }
-  }
-
- private:
-  void prompt(Engine& inner, const Feed& feed, Logits& out) {
-    std::size_t known = 0;
-    while (known + kBlock < feed.tokens.size() && blocks_.contains(block(feed, known))) {
-      known += kBlock;
-    }
-    if (known > 0) {
-      inner.feed(feed.sequence, feed.tokens.first(known), Rows::last, out);
-      for (std::size_t first = 0; first < known; first += kBlock) {
-        auto row = blocks_.at(block(feed, first)).begin();
-        each_row(feed, first, [&](T* to) { std::ranges::copy(*row++, to); });
-      }
-    }
-    inner.feed(feed.sequence, feed.tokens.subspan(known), Rows::last, out);
-  }
-
-  void remember(const Feed& feed) {
-    for (std::size_t first = 0; first + kBlock <= feed.tokens.size(); first += kBlock) {
-      std::vector<std::vector<T>> rows;
-      const std::ptrdiff_t stride = engine_.cache(feed.sequence).slot_stride();
-      each_row(feed, first, [&](const T* row) { rows.emplace_back(row, row + stride); });
-      blocks_.emplace(block(feed, first), std::move(rows));
-    }
-  }
-
-  template <typename Visit>
-  void each_row(const Feed& feed, std::size_t first, Visit visit) {
-    KvCache<T>& cache = engine_.cache(feed.sequence);
-    for (int l = 0; l < cache.store().layers(); ++l) {
-      for (std::size_t slot = first; slot < first + kBlock; ++slot) {
-        visit(cache.key(l, static_cast<int>(slot)));
-        visit(cache.value(l, static_cast<int>(slot)));
-      }
-    }
-  }
-
-  static std::vector<int> block(const Feed& feed, std::size_t first) {
-    const auto tokens = feed.tokens.subspan(first, kBlock);
-    return {tokens.begin(), tokens.end()};
-  }
-
-  static constexpr std::size_t kBlock = 2;
-  Builtin<T>& engine_;
-  std::map<std::vector<int>, std::vector<std::vector<T>>> blocks_;
-};
-
-template <Scalar T>
-void plant_blocks_by_own_tokens(const Planting<T>& planting) {
-  auto blocks = std::make_shared<BlocksByOwnTokens<T>>(planting.engine);
-  planting.hooks.feed = [blocks](Engine& inner, std::span<const Feed> feeds, Rows rows,
-                                 Logits& out) { blocks->feed(inner, feeds, rows, out); };
-}
-
 // What a layer held is not taken into the larger memory.
 template <Scalar T>
 void plant_layer_lost_in_growth(const Planting<T>& planting) {
@@ -393,6 +268,100 @@ void plant_layer_lost_in_growth(const Planting<T>& planting) {
   };
 }
 
+// ---- Wrong answers about the reuse of blocks
+
+struct WrongRules {
+  std::string_view id;
+  ReuseRules rules;
+};
+
+ReuseRules known_by_few_bits() {
+  ReuseRules rules;
+  rules.key = [](std::uint64_t parent, std::span<const int> tokens) {
+    return key_of_block(parent, tokens) & 1U;
+  };
+  rules.compared = Compared::nothing;
+  return rules;
+}
+
+ReuseRules known_by_own_tokens() {
+  ReuseRules rules;
+  rules.key = [](std::uint64_t, std::span<const int> tokens) { return key_of_block(0, tokens); };
+  rules.compared = Compared::tokens;
+  return rules;
+}
+
+ReuseRules known_before_full() {
+  ReuseRules rules;
+  rules.remembered_from = 1;
+  return rules;
+}
+
+ReuseRules taken_in_the_order_of_memory() {
+  ReuseRules rules;
+  rules.taken = [](std::vector<int> known) {
+    std::iota(known.begin(), known.end(), 0);
+    return known;
+  };
+  return rules;
+}
+
+// A prompt takes one row less, and goes on behind the block that this leaves unfilled.
+ReuseRules going_on_in_the_next_block() {
+  ReuseRules rules;
+  rules.provided = [](const Hit& hit) { return std::max(rows_provided(hit) - 1, 0); };
+  rules.place = [](const FedRow& fed) {
+    const int unfilled = (fed.block - fed.reused % fed.block) % fed.block;
+    return fed.row + unfilled;
+  };
+  return rules;
+}
+
+ReuseRules numbers_of_two_bits() {
+  ReuseRules rules;
+  rules.stored = [](int block) { return block & 3; };
+  return rules;
+}
+
+ReuseRules shared_when_unfilled() {
+  ReuseRules rules;
+  rules.copies_unfilled = false;
+  return rules;
+}
+
+ReuseRules free_while_held() {
+  ReuseRules rules;
+  rules.free_at = 1;
+  return rules;
+}
+
+ReuseRules found_when_taken() {
+  ReuseRules rules;
+  rules.forgets_taken = false;
+  return rules;
+}
+
+ReuseRules all_taken() {
+  ReuseRules rules;
+  rules.provided = [](const Hit& hit) { return hit.known; };
+  return rules;
+}
+
+std::vector<WrongRules> wrong_rules() {
+  return {
+      {"fork-shares-the-last-block", shared_when_unfilled()},
+      {"blocks-known-by-their-own-tokens", known_by_own_tokens()},
+      {"blocks-known-by-few-bits", known_by_few_bits()},
+      {"blocks-known-before-full", known_before_full()},
+      {"blocks-in-the-order-of-memory", taken_in_the_order_of_memory()},
+      {"prompt-goes-on-in-the-next-block", going_on_in_the_next_block()},
+      {"block-numbers-of-two-bits", numbers_of_two_bits()},
+      {"block-free-while-held", free_while_held()},
+      {"block-found-when-taken", found_when_taken()},
+      {"prompt-taken-whole", all_taken()},
+  };
+}
+
 }  // namespace
 
 ModelData two_window_model() {
@@ -407,12 +376,8 @@ ModelData two_window_model() {
 }
 
 std::vector<Canary> canaries(Tells tells) {
-  constexpr int kBlock = 2;
-  const CacheKind paged{.layout = CacheLayout::paged, .block = kBlock};
-  return {
+  std::vector<Canary> found{
       {"truncate-keeps-a-layer", {}, planting(tells, [](const auto& p) { plant_kept_layer(p); })},
-      {"fork-shares-the-last-block", paged,
-       planting(tells, [](const auto& p) { plant_shared_block(p, kBlock); })},
       {"reorder-ignored", {}, planting(tells, [](const auto& p) { plant_ignored_reorder(p); })},
       {"ring-wraps-early",
        {.layout = CacheLayout::ring},
@@ -434,10 +399,14 @@ std::vector<Canary> canaries(Tells tells) {
       {"evict-one-row-late",
        {},
        planting(tells, [](const auto& p) { plant_wrong_rows_evicted(p); })},
-      {"blocks-known-by-their-own-tokens",
-       {},
-       planting(tells, [](const auto& p) { plant_blocks_by_own_tokens(p); })},
   };
+  for (const WrongRules& wrong : wrong_rules()) {
+    found.push_back(
+        {wrong.id,
+         {.layout = CacheLayout::paged, .block = kBlockRows},
+         planting(tells, [rules = wrong.rules](const auto& p) { p.engine.reuse_rules(rules); })});
+  }
+  return found;
 }
 
 Canary canary(std::string_view id, Tells tells) {
