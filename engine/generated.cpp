@@ -375,8 +375,9 @@ const Family& family_named(std::string_view name, std::string_view id) {
   const auto* const found = std::find_if(kFamilies.begin(), kFamilies.end(),
                                          [id](const Family& family) { return family.id == id; });
   if (found == kFamilies.end()) {
-    throw bad_input(
-        {one_line(name), "unknown family", fmt::format("one of {}", family_ids()), one_line(id)});
+    // The list is long and the id is told at its end: half of an echo is enough of the name.
+    throw bad_input({one_line(name, kEchoMax / 2), "unknown family",
+                     fmt::format("one of {}", family_ids()), one_line(id)});
   }
   return *found;
 }

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <barrier>
+#include <cmath>
 #include <thread>
 #include <vector>
 
@@ -96,21 +99,29 @@ TEST(RotaryTables, that_were_not_asked_for_lately_are_forgotten_and_computed_aga
   expect_equal(*table_of(rotary_config()), rotary_table<double>(rotary_config(), 1234));
 }
 
+// More bases than are remembered, so that tables come and go all the time.
 TEST(RotaryTables, may_be_asked_for_by_several_threads) {
   constexpr int kThreads = 4;
-  std::vector<RotaryTables<double>> found(kThreads);
+  constexpr int kBases = static_cast<int>(kRememberedTables) + 8;
+  std::barrier start(kThreads);
+  std::array<int, kThreads> wrong{};
   std::vector<std::jthread> threads;
-  for (RotaryTables<double>& tables : found) {
-    threads.emplace_back([&tables] {
-      for (int i = 0; i < 50; ++i) {
-        Config config = rotary_config();
-        config.rotary_base = 3000 + i % 5;
-        tables = rotary_tables<double>(config);
+  for (int& mine : wrong) {
+    threads.emplace_back([&start, &mine] {
+      Config config = rotary_config();
+      config.head_size = 4;
+      config.context = 1;
+      start.arrive_and_wait();
+      for (int i = 0; i < 4000; ++i) {
+        config.rotary_base = 4.0 + i % kBases;
+        const long double expected = 1 / std::sqrt(static_cast<long double>(config.rotary_base));
+        const long double found = table_of(config)->frequencies.at(1);
+        if (!(std::abs(found - expected) < 1e-15L)) ++mine;
       }
     });
   }
   threads.clear();
-  for (const RotaryTables<double>& tables : found) EXPECT_EQ(tables, found[0]);
+  EXPECT_EQ(wrong, (std::array<int, kThreads>{}));
 }
 
 }  // namespace

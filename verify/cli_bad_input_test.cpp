@@ -211,7 +211,9 @@ TEST(CliBadInput, generated_names_are_exact) {
   const std::string families =
       "expected one of plain, small, sharp-attention, saturated, near-tied, tiny-embeddings, "
       "large-residual, grouped-heads, one-token, full-context, windowed, one-head, biased, deep, "
-      "wide, single-context, got ";
+      "wide, single-context, alibi, head-norm, softcap, embedding-scale, partial-rotary, "
+      "two-bases, "
+      "got ";
   const std::string seed =
       ": bad seed, expected a number from 0 to 18446744073709551615 without leading zeros, got ";
   for (const std::string command : {"verify ", "inspect "}) {
