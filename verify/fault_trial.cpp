@@ -13,9 +13,9 @@
 namespace kvcheck {
 namespace {
 
-constexpr std::array<std::string_view, 9> kChecks{
-    "corpus-prefixes", "all-prefixes", "random-prefixes", "exact",     "contract",
-    "noise",           "noise-f64",    "schedules",       "operations"};
+constexpr std::array<std::string_view, 10> kChecks{
+    "corpus-prefixes", "all-prefixes", "random-prefixes", "exact",      "contract",
+    "noise",           "noise-f64",    "schedules",       "accounting", "operations"};
 
 bool fails(Verdict verdict) { return verdict == Verdict::diverge || verdict == Verdict::broken; }
 
@@ -56,7 +56,8 @@ class Trial {
   std::vector<TrialCell> run() {
     if (!variant_.fault->applies(run_.model.weights.config, cache_)) return std::move(cells_);
     for (const SourceOfPrefixes& source : run_.sources) prefixes(source);
-    schedules();
+    feeds("schedules", probe_schedules);
+    feeds("accounting", probe_accounting);
     operations();
     return std::move(cells_);
   }
@@ -98,11 +99,11 @@ class Trial {
   }
 
   // Of the smallest source: cutting all prefixes of a vocabulary in all ways says no more.
-  void schedules() {
+  void feeds(std::string_view check, ProbeFunction function) {
     for (const Arithmetic arithmetic : {Arithmetic::row, Arithmetic::matrix}) {
       std::vector<Judged> judged;
-      wanted(judged, "schedules", default_policy(run_.model, arithmetic, cache_.lossy()));
-      probe(probe_schedules, run_.sources.front(), {ScalarKind::f32, arithmetic, cache_}, judged);
+      wanted(judged, check, default_policy(run_.model, arithmetic, cache_.lossy()));
+      probe(function, run_.sources.front(), {ScalarKind::f32, arithmetic, cache_}, judged);
     }
   }
 
@@ -184,7 +185,8 @@ class Trial {
             .cache_kind = cache_,
             .policy = by.policy,
             .seed = options_.seed,
-            .siblings = whole && check != "schedules" && check != "corpus-prefixes",
+            .siblings = whole && find_check(check, "trial").group == Group::prefixes &&
+                        check != "corpus-prefixes",
             .tokens = std::move(tokens),
             .schedule = schedule};
   }

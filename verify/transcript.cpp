@@ -21,6 +21,19 @@ void append(Transcript& transcript, int step, const Logits& logits) {
 
 // ---- Prefixes
 
+// What the engine does with tokens that no longer fit: two of them, then one.
+void overfill(Engine& engine, SequenceId sequence, int step, Transcript& transcript) {
+  Logits logits;
+  for (const std::vector<int>& tokens : {std::vector<int>{0, 0}, std::vector<int>{0}}) {
+    try {
+      engine.feed(sequence, tokens, Rows::all, logits);
+      append(transcript, step, logits);
+    } catch (const Error&) {
+      transcript.refused.push_back(step);
+    }
+  }
+}
+
 void play_schedule(const Case& subject, Engine& engine, Transcript& transcript) {
   const Schedule decode = decode_schedule(static_cast<int>(subject.tokens.size()));
   const Schedule& schedule = subject.schedule.empty() ? decode : subject.schedule;
@@ -33,6 +46,9 @@ void play_schedule(const Case& subject, Engine& engine, Transcript& transcript) 
     require_rows(engine, logits, length);
     append(transcript, static_cast<int>(step), logits);
     tokens = tokens.subspan(length);
+  }
+  if (static_cast<int>(subject.tokens.size()) == engine.hello().context) {
+    overfill(engine, sequence, static_cast<int>(schedule.size()), transcript);
   }
 }
 

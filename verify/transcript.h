@@ -22,7 +22,8 @@ struct Transcript {
 };
 
 // Runs the case in another setup than its own, if asked to. An engine that fails ends the
-// transcript; what the case would have said of it is not looked at.
+// transcript; what the case would have said of it is not looked at. A schedule that fills the
+// context goes on with tokens that do not fit.
 [[nodiscard]] Transcript transcript_of(const Case& subject, const ModelData& model,
                                        const EngineSetup& setup, const EngineFactory& factory);
 
