@@ -12,19 +12,12 @@
 #include <utility>
 
 #include "engine/builtin.h"
+#include "verify/faults.h"
 #include "verify/replay.h"
 #include "verify/test_faults.h"
 
 namespace kvcheck {
 namespace {
-
-// What a canary changes: the engine's caches and plans by `engine`, its verbs by `hooks`.
-template <Scalar T>
-struct Planting {
-  Builtin<T>& engine;
-  const Config config;
-  Hooks& hooks;
-};
 
 template <Scalar T, typename Plant>
 std::unique_ptr<Engine> planted(const ModelData& model, const EngineSetup& setup, Tells tells,
@@ -32,7 +25,8 @@ std::unique_ptr<Engine> planted(const ModelData& model, const EngineSetup& setup
   auto builtin = std::make_unique<Builtin<T>>(model.weights, setup.arithmetic, setup.cache);
   Builtin<T>& engine = *builtin;
   Hooks hooks;
-  plant(Planting<T>{engine, model.weights.config, hooks});
+  plant(Planting<T>{
+      engine, model.weights.config, setup.cache, {}, hooks, std::make_shared<FaultTrace>()});
   if (tells == Tells::logits) {
     hooks.can = [](Capabilities& can) { can.fingerprint = false; };
     hooks.held = [&engine](const Engine&, SequenceId sequence) {
@@ -115,41 +109,15 @@ void plant_kept_layer(const Planting<T>& planting) {
       });
 }
 
-// ---- Plans
+// ---- Plans, as the table of faults has them
 
-// Rows of a further feed of several tokens see as many of the oldest rows as if they were the first
-// ones.
-void align_masks_at_the_start(StepPlan& plan, PlannedFeeds) {
-  for (SlotView& view : plan.views) {
-    SlotView wrong{.first = {0}, .slots = {}, .write = view.write};
-    int in_feed = 0;
-    for (std::size_t r = 0; r < plan.rows.size(); ++r) {
-      const int sequence = plan.rows[r].sequence;
-      const auto of_feed = std::ranges::count(plan.rows, sequence, &PlannedRow::sequence);
-      in_feed = r > 0 && plan.rows[r - 1].sequence == sequence ? in_feed + 1 : 0;
-      std::span<const int> seen = view.of(static_cast<int>(r));
-      const auto first = static_cast<std::size_t>(in_feed + 1);
-      if (of_feed > 1) seen = seen.first(std::min(seen.size(), first));
-      wrong.slots.insert(wrong.slots.end(), seen.begin(), seen.end());
-      if (!view.positions.empty()) {
-        const std::span<const int> of_keys = view.positions_of(static_cast<int>(r));
-        const auto end = of_keys.begin() + static_cast<std::ptrdiff_t>(seen.size());
-        wrong.positions.insert(wrong.positions.end(), of_keys.begin(), end);
-      }
-      wrong.first.push_back(static_cast<int>(wrong.slots.size()));
-    }
-    view = std::move(wrong);
-  }
-}
-
-// All tokens of a further feed take the position of its first one.
-void repeat_positions(StepPlan& plan, PlannedFeeds) {
-  int first = 0;
-  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
-    PlannedRow& row = plan.rows[r];
-    if (r == 0 || plan.rows[r - 1].sequence != row.sequence) first = row.position;
-    if (first > 0) row.position = first;
-  }
+template <Scalar T>
+void plant_plan(const Planting<T>& planting, std::string_view id) {
+  const auto fault = std::get<PlanFault>(find_fault(id, "canary").change);
+  planting.engine.rewrite_plans([fault, config = planting.config, cache = planting.cache,
+                                 at = planting.at](StepPlan& plan, PlannedFeeds feeds) {
+    fault(plan, FaultStep{config, cache, at, feeds, plan});
+  });
 }
 
 // ---- Others
@@ -183,28 +151,6 @@ void plant_alias(const Planting<T>& planting) {
 template <Scalar T>
 void plant_ignored_reorder(const Planting<T>& planting) {
   planting.hooks.reorder = [](Engine&, std::span<const SequenceId>, std::span<const int>) {};
-}
-
-// A ring takes the slot of its oldest row but one for the next row: it holds one row less. Rows of
-// a ring lie at their own positions.
-template <Scalar T>
-void plant_early_wrap(const Planting<T>& planting) {
-  planting.engine.rewrite_plans([config = planting.config](StepPlan& plan, PlannedFeeds) {
-    for (int l = 0; l < config.layers; ++l) {
-      const int ring = config.windows[static_cast<std::size_t>(l)];
-      SlotView& view =
-          plan.views[static_cast<std::size_t>(plan.view_of_layer[static_cast<std::size_t>(l)])];
-      if (ring < 2 || view.write.empty()) continue;
-      for (std::size_t r = 0; r < plan.rows.size(); ++r) {
-        const int row = plan.rows[r].position;
-        view.write[r] = row % (ring - 1);
-        const int end = view.first[r + 1];
-        for (int i = view.first[r]; i < end; ++i) {
-          view.slots[static_cast<std::size_t>(i)] = (row - (end - 1 - i)) % (ring - 1);
-        }
-      }
-    }
-  });
 }
 
 // The values of the last row are not read.
@@ -381,17 +327,17 @@ std::vector<Canary> canaries(Tells tells) {
       {"reorder-ignored", {}, planting(tells, [](const auto& p) { plant_ignored_reorder(p); })},
       {"ring-wraps-early",
        {.layout = CacheLayout::ring},
-       planting(tells, [](const auto& p) { plant_early_wrap(p); })},
+       planting(tells, [](const auto& p) { plant_plan(p, "ring-wraps-early"); })},
       {"load-one-row-short", {}, planting(tells, [](const auto& p) { plant_short_load(p); })},
       {"growth-forgets-a-layer",
        {.layout = CacheLayout::growing},
        planting(tells, [](const auto& p) { plant_layer_lost_in_growth(p); })},
       {"chunk-sees-the-oldest",
        {},
-       planting(tells, [](const auto& p) { p.engine.rewrite_plans(align_masks_at_the_start); })},
+       planting(tells, [](const auto& p) { plant_plan(p, "mask-upper-left-chunk"); })},
       {"chunk-in-one-position",
        {},
-       planting(tells, [](const auto& p) { p.engine.rewrite_plans(repeat_positions); })},
+       planting(tells, [](const auto& p) { plant_plan(p, "pos-multi-constant"); })},
       {"fork-is-the-original", {}, planting(tells, [](const auto& p) { plant_alias(p); })},
       {"shift-rotates-a-layer-less",
        {},
