@@ -6,6 +6,11 @@ namespace kvcheck {
 
 SequenceId HookedEngine::open() { return hooks_.open ? hooks_.open(*inner_) : inner_->open(); }
 
+void HookedEngine::close(SequenceId sequence) {
+  if (!hooks_.close) return inner_->close(sequence);
+  hooks_.close(*inner_, sequence);
+}
+
 void HookedEngine::full(const TokenBlock& block, Rows rows, Logits& out) {
   if (!hooks_.full) return inner_->full(block, rows, out);
   hooks_.full(*inner_, block, rows, out);

@@ -15,6 +15,7 @@ namespace kvcheck {
 // Called instead of a verb of the engine inside; an empty one leaves the verb as it is.
 struct Hooks {
   std::function<SequenceId(Engine&)> open = {};
+  std::function<void(Engine&, SequenceId)> close = {};
   std::function<void(Engine&, const TokenBlock&, Rows, Logits&)> full = {};
   std::function<void(Engine&, std::span<const Feed>, Rows, Logits&)> feed = {};  // and batch
   std::function<void(Engine&, SequenceId, int)> truncate = {};
@@ -37,7 +38,7 @@ class HookedEngine final : public Engine {
   [[nodiscard]] const Hello& hello() const override { return hello_; }
   void full(const TokenBlock& block, Rows rows, Logits& out) override;
   [[nodiscard]] SequenceId open() override;
-  void close(SequenceId sequence) override { inner_->close(sequence); }
+  void close(SequenceId sequence) override;
   void feed(SequenceId sequence, std::span<const int> tokens, Rows rows, Logits& out) override;
   void batch(std::span<const Feed> feeds, Rows rows, Logits& out) override;
   void truncate(SequenceId sequence, int length) override;

@@ -3,7 +3,7 @@
 #include "verify/test_canaries.h"
 
 #include <algorithm>
-#include <functional>
+#include <array>
 #include <map>
 #include <memory>
 #include <stdexcept>
@@ -11,167 +11,19 @@
 #include <utility>
 
 #include "engine/builtin.h"
+#include "verify/fault_caches.h"
+#include "verify/faults.h"
 #include "verify/replay.h"
 #include "verify/test_faults.h"
 
 namespace kvcheck {
 namespace {
 
-// What a canary changes: the engine's caches and plans by `engine`, its verbs by `hooks`.
-template <Scalar T>
-struct Planting {
-  Builtin<T>& engine;
-  const Config config;
-  Hooks& hooks;
-};
-
-template <Scalar T, typename Plant>
-std::unique_ptr<Engine> planted(const ModelData& model, const EngineSetup& setup, Tells tells,
-                                Plant plant) {
-  auto builtin = std::make_unique<Builtin<T>>(model.weights, setup.arithmetic, setup.cache);
-  Builtin<T>& engine = *builtin;
-  Hooks hooks;
-  plant(Planting<T>{engine, model.weights.config, hooks});
-  if (tells == Tells::logits) {
-    hooks.can = [](Capabilities& can) { can.fingerprint = false; };
-    hooks.held = [&engine](const Engine&, SequenceId sequence) {
-      const KvCache<T>& cache = engine.cache(sequence);
-      return Held{cache.length(), cache.next_position(), cache.bytes(cache.length())};
-    };
-  }
-  return std::make_unique<HookedEngine>(std::move(builtin), std::move(hooks));
-}
-
-template <typename Plant>
-EngineFactory planting(Tells tells, Plant plant) {
-  return [=](const ModelData& model, const EngineSetup& setup) {
-    return setup.scalar == ScalarKind::f32 ? planted<float>(model, setup, tells, plant)
-                                           : planted<double>(model, setup, tells, plant);
-  };
-}
-
-// The layer without a window that comes last, which keeps what others forget.
-int last_layer(const Config& config) { return config.layers - 1; }
-
-// ---- A roll back forgets the rows of all layers but one: there the next rows go behind them, and
-// are not seen while the old ones are.
-
-template <Scalar T>
-struct KeptRows {
-  std::map<const KvCache<T>*, int> rows;  // too many in the layer
-  std::vector<const KvCache<T>*> fed;     // [feeds] of the step at hand
-};
-
-template <Scalar T>
-void keep_rows(KvCache<T>& cache, int layer, int length, KeptRows<T>& kept,
-               const std::function<void()>& truncate) {
-  const int before = cache.length();
-  const int end = std::min(before + kept.rows[&cache], cache.capacity());
-  std::vector<std::vector<T>> rows;
-  for (int slot = length; slot < end; ++slot) {
-    rows.emplace_back(cache.key(layer, slot), cache.key(layer, slot) + cache.slot_stride());
-    rows.emplace_back(cache.value(layer, slot), cache.value(layer, slot) + cache.slot_stride());
-  }
-  truncate();
-  for (int slot = length; slot < end; ++slot) {
-    const auto at = static_cast<std::size_t>(2 * (slot - length));
-    std::ranges::copy(rows[at], cache.key(layer, slot));
-    std::ranges::copy(rows[at + 1], cache.value(layer, slot));
-  }
-  kept.rows[&cache] = end - length;
-}
-
-template <Scalar T>
-void plant_kept_layer(const Planting<T>& planting) {
-  auto kept = std::make_shared<KeptRows<T>>();
-  Builtin<T>& engine = planting.engine;
-  const int layer = last_layer(planting.config);
-  planting.hooks.truncate = [&engine, kept, layer](Engine& inner, SequenceId sequence, int length) {
-    if (length == 0) return inner.truncate(sequence, 0);  // as a new sequence
-    keep_rows<T>(engine.cache(sequence), layer, length, *kept,
-                 [&] { inner.truncate(sequence, length); });
-  };
-  planting.hooks.feed = [&engine, kept](Engine& inner, std::span<const Feed> feeds, Rows rows,
-                                        Logits& out) {
-    kept->fed.clear();
-    for (const Feed& feed : feeds) {
-      kept->fed.push_back(&engine.cache(feed.sequence));
-      if (kept->fed.back()->length() == 0) kept->rows.erase(kept->fed.back());
-    }
-    inner.batch(feeds, rows, out);
-  };
-  engine.rewrite_plans(
-      [kept, layer, context = planting.config.context](StepPlan& plan, PlannedFeeds) {
-        int& of_layer = plan.view_of_layer[static_cast<std::size_t>(layer)];
-        SlotView view = plan.views[static_cast<std::size_t>(of_layer)];
-        view.write.clear();
-        for (const PlannedRow& row : plan.rows) {
-          const int behind = kept->rows[kept->fed[static_cast<std::size_t>(row.sequence)]];
-          view.write.push_back(std::min(row.slot + behind, context - 1));
-        }
-        of_layer = static_cast<int>(plan.views.size());
-        plan.views.push_back(std::move(view));
-      });
-}
-
-// ---- A copy goes on in the last block of the original, which is not full: what one of them
-// writes, the other one holds.
-
-template <Scalar T>
-struct Twins {
-  KvCache<T>* one;
-  KvCache<T>* other;
-  int first;  // row of the block that they share
-  int end;
-};
-
-// Rows from `before` on that `cache` has written into a shared block.
-template <Scalar T>
-void overwrite_twin(KvCache<T>& cache, const Twins<T>& twins, int before) {
-  KvCache<T>& other = twins.one == &cache ? *twins.other : *twins.one;
-  const int end = std::min({twins.end, cache.length(), other.length()});
-  for (int row = std::max(before, twins.first); row < end; ++row) {
-    for (int l = 0; l < cache.store().layers(); ++l) {
-      other.store().copy(cache.store(), l, cache.slot(l, row), other.slot(l, row), 1);
-    }
-  }
-}
-
-template <Scalar T>
-void plant_shared_block(const Planting<T>& planting, int block) {
-  auto twins = std::make_shared<std::vector<Twins<T>>>();
-  Builtin<T>& engine = planting.engine;
-  planting.hooks.fork = [&engine, twins, block](Engine& inner, SequenceId sequence) {
-    const SequenceId copy = inner.fork(sequence);
-    const int length = engine.cache(copy).length();
-    const int first = length / block * block;
-    if (length > first) {
-      twins->push_back({&engine.cache(sequence), &engine.cache(copy), first, first + block});
-    }
-    return copy;
-  };
-  planting.hooks.feed = [&engine, twins](Engine& inner, std::span<const Feed> feeds, Rows rows,
-                                         Logits& out) {
-    std::erase_if(*twins, [](const Twins<T>& t) {
-      return t.one->length() <= t.first || t.other->length() <= t.first;
-    });
-    std::vector<int> before;
-    for (const Feed& feed : feeds) before.push_back(engine.cache(feed.sequence).length());
-    inner.batch(feeds, rows, out);
-    for (std::size_t i = 0; i < feeds.size(); ++i) {
-      KvCache<T>& cache = engine.cache(feeds[i].sequence);
-      for (const Twins<T>& t : *twins) {
-        if (t.one == &cache || t.other == &cache) overwrite_twin(cache, t, before[i]);
-      }
-    }
-  };
-}
-
 // ---- Plans
 
 // Rows of a further feed of several tokens see as many of the oldest rows as if they were the first
 // ones.
-void align_masks_at_the_start(StepPlan& plan, PlannedFeeds) {
+void align_masks(StepPlan& plan, const FaultStep&) {
   for (SlotView& view : plan.views) {
     SlotView wrong{.first = {0}, .slots = {}, .write = view.write};
     int in_feed = 0;
@@ -187,49 +39,6 @@ void align_masks_at_the_start(StepPlan& plan, PlannedFeeds) {
     }
     view = std::move(wrong);
   }
-}
-
-// All tokens of a further feed take the position of its first one.
-void repeat_positions(StepPlan& plan, PlannedFeeds) {
-  int first = 0;
-  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
-    PlannedRow& row = plan.rows[r];
-    if (r == 0 || plan.rows[r - 1].sequence != row.sequence) first = row.position;
-    if (first > 0) row.position = first;
-  }
-}
-
-// ---- Others
-
-// A copy is another name of the original: what is fed to it, the original takes as well.
-template <Scalar T>
-void plant_alias(const Planting<T>& planting) {
-  auto originals = std::make_shared<std::map<SequenceId, SequenceId>>();
-  planting.hooks.open = [originals](Engine& inner) {
-    const SequenceId sequence = inner.open();
-    originals->erase(sequence);
-    return sequence;
-  };
-  planting.hooks.fork = [originals](Engine& inner, SequenceId sequence) {
-    const SequenceId copy = inner.fork(sequence);
-    (*originals)[copy] = sequence;
-    return copy;
-  };
-  planting.hooks.feed = [originals](Engine& inner, std::span<const Feed> feeds, Rows rows,
-                                    Logits& out) {
-    inner.batch(feeds, rows, out);
-    Logits unwanted;
-    for (const Feed& feed : feeds) {
-      const auto original = originals->find(feed.sequence);
-      if (original == originals->end()) continue;
-      inner.feed(original->second, feed.tokens, Rows::last, unwanted);
-    }
-  };
-}
-
-template <Scalar T>
-void plant_ignored_reorder(const Planting<T>& planting) {
-  planting.hooks.reorder = [](Engine&, std::span<const SequenceId>, std::span<const int>) {};
 }
 
 // A ring takes the slot of its oldest row but one for the next row: it holds one row less. Rows of
@@ -252,48 +61,6 @@ void plant_early_wrap(const Planting<T>& planting) {
       }
     }
   });
-}
-
-// The values of the last row are not read.
-template <Scalar T>
-void plant_short_load(const Planting<T>& planting) {
-  Builtin<T>& engine = planting.engine;
-  planting.hooks.load = [&engine](Engine& inner, std::span<const std::byte> state) {
-    const SequenceId sequence = inner.load(state);
-    KvCache<T>& cache = engine.cache(sequence);
-    const int last = cache.length() - 1;
-    for (int l = 0; l < cache.store().layers() && last >= 0; ++l) {
-      std::fill_n(cache.value(l, cache.slot(l, last)), cache.slot_stride(), T{0});
-    }
-    return sequence;
-  };
-}
-
-// The keys of a layer move up as they are, rotated for where they were.
-template <Scalar T>
-void plant_layer_not_rotated(const Planting<T>& planting) {
-  Builtin<T>& engine = planting.engine;
-  const int layer = last_layer(planting.config);
-  planting.hooks.shift = [&engine, layer](Engine& inner, SequenceId sequence, int from, int to) {
-    KvCache<T>& cache = engine.cache(sequence);
-    std::vector<std::vector<T>> keys;
-    for (int slot = to; slot < cache.length(); ++slot) {
-      keys.emplace_back(cache.key(layer, slot), cache.key(layer, slot) + cache.slot_stride());
-    }
-    inner.shift(sequence, from, to);
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      std::ranges::copy(keys[i], cache.key(layer, from + static_cast<int>(i)));
-    }
-  };
-}
-
-// The rows behind those that should go, where there are any.
-template <Scalar T>
-void plant_wrong_rows_evicted(const Planting<T>& planting) {
-  planting.hooks.evict = [](Engine& inner, SequenceId sequence, int keep, int drop) {
-    const bool some = keep + 1 + drop <= inner.held(sequence).rows;
-    inner.evict(sequence, some ? keep + 1 : keep, drop);
-  };
 }
 
 // The rows of a prompt's blocks are taken from wherever the same tokens were fed to a new sequence,
@@ -369,24 +136,29 @@ void plant_blocks_by_own_tokens(const Planting<T>& planting) {
                                  Logits& out) { blocks->feed(inner, feeds, rows, out); };
 }
 
-// What a layer held is not taken into the larger memory.
-template <Scalar T>
-void plant_layer_lost_in_growth(const Planting<T>& planting) {
-  Builtin<T>& engine = planting.engine;
-  const int layer = last_layer(planting.config);
-  planting.hooks.feed = [&engine, layer](Engine& inner, std::span<const Feed> feeds, Rows rows,
-                                         Logits& out) {
-    for (const Feed& feed : feeds) {
-      KvCache<T>& cache = engine.cache(feed.sequence);
-      if (cache.length() + static_cast<int>(feed.tokens.size()) <= cache.capacity()) continue;
-      for (int slot = 0; slot < cache.length(); ++slot) {
-        std::fill_n(cache.key(layer, slot), cache.slot_stride(), T{0});
-        std::fill_n(cache.value(layer, slot), cache.slot_stride(), T{0});
-      }
-    }
-    inner.batch(feeds, rows, out);
-  };
-}
+// Canaries that are faults of the table. Layer 1, which has no window, keeps what layer 0 forgets.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kOfTable{{
+    {"truncate-keeps-a-layer", "truncate-keeps-a-layer:layer1"},
+    {"fork-shares-the-last-block", "fork-shares-the-last-block"},
+    {"reorder-ignored", "reorder-ignored"},
+    {"load-one-row-short", "load-one-row-short"},
+    {"growth-forgets-a-layer", "growth-forgets-a-layer:layer1"},
+    {"chunk-in-one-position", "pos-multi-constant"},
+    {"fork-is-the-original", "fork-is-the-original"},
+    {"shift-rotates-a-layer-less", "shift-positions-only:layer1"},
+    {"evict-one-row-late", "evict-one-row-late"},
+}};
+
+// And those that are not.
+constexpr std::array kOwn{
+    Fault{.id = "ring-wraps-early", .cache = "ring", .change = at_verbs([](const auto& planting) {
+                                                       plant_early_wrap(planting);
+                                                     })},
+    Fault{.id = "chunk-sees-the-oldest", .cache = "flat", .change = PlanFault{align_masks}},
+    Fault{.id = "blocks-known-by-their-own-tokens",
+          .cache = "flat",
+          .change = at_verbs([](const auto& planting) { plant_blocks_by_own_tokens(planting); })},
+};
 
 }  // namespace
 
@@ -402,37 +174,14 @@ ModelData two_window_model() {
 }
 
 std::vector<Canary> canaries(Tells tells) {
-  constexpr int kBlock = 2;
-  const CacheKind paged{.layout = CacheLayout::paged, .block = kBlock};
-  return {
-      {"truncate-keeps-a-layer", {}, planting(tells, [](const auto& p) { plant_kept_layer(p); })},
-      {"fork-shares-the-last-block", paged,
-       planting(tells, [](const auto& p) { plant_shared_block(p, kBlock); })},
-      {"reorder-ignored", {}, planting(tells, [](const auto& p) { plant_ignored_reorder(p); })},
-      {"ring-wraps-early",
-       {.layout = CacheLayout::ring},
-       planting(tells, [](const auto& p) { plant_early_wrap(p); })},
-      {"load-one-row-short", {}, planting(tells, [](const auto& p) { plant_short_load(p); })},
-      {"growth-forgets-a-layer",
-       {.layout = CacheLayout::growing},
-       planting(tells, [](const auto& p) { plant_layer_lost_in_growth(p); })},
-      {"chunk-sees-the-oldest",
-       {},
-       planting(tells, [](const auto& p) { p.engine.rewrite_plans(align_masks_at_the_start); })},
-      {"chunk-in-one-position",
-       {},
-       planting(tells, [](const auto& p) { p.engine.rewrite_plans(repeat_positions); })},
-      {"fork-is-the-original", {}, planting(tells, [](const auto& p) { plant_alias(p); })},
-      {"shift-rotates-a-layer-less",
-       {},
-       planting(tells, [](const auto& p) { plant_layer_not_rotated(p); })},
-      {"evict-one-row-late",
-       {},
-       planting(tells, [](const auto& p) { plant_wrong_rows_evicted(p); })},
-      {"blocks-known-by-their-own-tokens",
-       {},
-       planting(tells, [](const auto& p) { plant_blocks_by_own_tokens(p); })},
+  std::vector<Canary> all;
+  const auto add = [&](std::string_view id, const FaultVariant& variant) {
+    all.push_back({id, cache_kind(variant.fault->cache, "canary"),
+                   faulty_engine(variant, std::make_shared<FaultTrace>(), tells)});
   };
+  for (const auto& [id, fault] : kOfTable) add(id, parse_fault(fault, "canary"));
+  for (const Fault& fault : kOwn) add(fault.id, {&fault, {}});
+  return all;
 }
 
 Canary canary(std::string_view id, Tells tells) {
