@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <span>
 #include <utility>
@@ -108,6 +109,17 @@ void rewrite_plans(const Planting<T>& planting, Rewrite rewrite) {
       });
 }
 
+// change(view) of one layer, which then has a view of its own; where nothing changes, nothing is
+// touched.
+template <typename Change>
+void change_view(StepPlan& plan, int layer, Change change) {
+  StepPlan wrong = plan;
+  SlotView& view = own_view(wrong, layer);
+  const SlotView right = view;
+  change(view);
+  if (view != right) plan = std::move(wrong);
+}
+
 // What there is to know of the sequence of each feed of the step at hand.
 template <typename Value>
 using OfFeeds = std::shared_ptr<std::vector<Value>>;
@@ -131,10 +143,27 @@ auto note_feeds(const Planting<T>& planting, Of of) {
 // How far the further rows of each sequence stand from where they should.
 using Drift = SequenceMemory<int>;
 
+// A counter of positions is a part of what is saved.
+inline std::shared_ptr<Drift> attach_drift(Hooks& hooks) {
+  auto drift = Drift::attach(hooks);
+  auto saved = std::make_shared<std::map<State, int>>();
+  hooks.save = [drift, saved](Engine& inner, SequenceId sequence) {
+    State state = inner.save(sequence);
+    (*saved)[state] = drift->of(sequence);
+    return state;
+  };
+  hooks.load = [drift, saved](Engine& inner, std::span<const std::byte> state) {
+    const SequenceId sequence = inner.load(state);
+    drift->of(sequence) = (*saved)[State(state.begin(), state.end())];
+    return sequence;
+  };
+  return drift;
+}
+
 // Positions drift as the memory says; inside the context, outside of which no engine goes.
 template <Scalar T>
 std::shared_ptr<Drift> plant_drift(const Planting<T>& planting) {
-  auto drift = Drift::attach(planting.hooks);
+  auto drift = attach_drift(planting.hooks);
   const auto of_feeds =
       note_feeds(planting, [drift](SequenceId sequence, int) { return drift->of(sequence); });
   rewrite_plans(planting,
@@ -150,7 +179,7 @@ std::shared_ptr<Drift> plant_drift(const Planting<T>& planting) {
 // Those of queries and keys only, which rotation takes wherever they are.
 template <Scalar T>
 std::shared_ptr<Drift> plant_rotary_drift(const Planting<T>& planting) {
-  auto drift = Drift::attach(planting.hooks);
+  auto drift = attach_drift(planting.hooks);
   const auto of_feeds =
       note_feeds(planting, [drift](SequenceId sequence, int) { return drift->of(sequence); });
   rewrite_plans(planting,

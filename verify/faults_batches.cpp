@@ -215,20 +215,22 @@ int padding_before(const FaultStep& step, int row) {
 }
 
 // In decode as many columns of padding as there are hold a row of their own, like the oldest one.
+void see_padding(SlotView& view, const FaultStep& step) {
+  const SlotView right = view;
+  view.first = {0};
+  view.slots.clear();
+  for (int r = 0; r < static_cast<int>(step.plan.rows.size()); ++r) {
+    const std::span<const int> seen = right.of(r);
+    const int more = step.warm(r) ? std::max(0, padding_before(step, r)) : 0;
+    view.slots.insert(view.slots.end(), static_cast<std::size_t>(more), seen.front());
+    view.slots.insert(view.slots.end(), seen.begin(), seen.end());
+    view.first.push_back(static_cast<int>(view.slots.size()));
+  }
+}
+
 void padding_seen(StepPlan& plan, const FaultStep& step) {
   for (int l = 0; l < step.config.layers; ++l) {
-    if (!step.in_layer(l)) continue;
-    SlotView& view = own_view(plan, l);
-    const SlotView right = view;
-    view.first = {0};
-    view.slots.clear();
-    for (int r = 0; r < static_cast<int>(plan.rows.size()); ++r) {
-      const std::span<const int> seen = right.of(r);
-      const int more = step.warm(r) ? std::max(0, padding_before(step, r)) : 0;
-      view.slots.insert(view.slots.end(), static_cast<std::size_t>(more), seen.front());
-      view.slots.insert(view.slots.end(), seen.begin(), seen.end());
-      view.first.push_back(static_cast<int>(view.slots.size()));
-    }
+    if (step.in_layer(l)) change_view(plan, l, [&](SlotView& view) { see_padding(view, step); });
   }
 }
 
@@ -258,9 +260,10 @@ void lane_of_first(StepPlan& plan, const FaultStep& step) {
     if (row.sequence == 0) taken.insert(row.slot);
   }
   for (int l = 0; l < step.config.layers; ++l) {
-    SlotView& view = own_view(plan, l);
-    for (int& slot : view.slots) slot = taken.contains(in_lane(slot)) ? in_lane(slot) : slot;
-    for (int& slot : view.write) slot = taken.contains(in_lane(slot)) ? in_lane(slot) : slot;
+    change_view(plan, l, [&](SlotView& view) {
+      for (int& slot : view.slots) slot = taken.contains(in_lane(slot)) ? in_lane(slot) : slot;
+      for (int& slot : view.write) slot = taken.contains(in_lane(slot)) ? in_lane(slot) : slot;
+    });
   }
 }
 

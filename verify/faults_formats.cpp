@@ -63,6 +63,7 @@ void reinterpret(std::vector<T>& row, RowFormat written, RowFormat read) {
 
 void other_format(const auto& tensor, const FaultStep& step) {
   const RowFormat own = step.cache.format;
+  if (own != RowFormat::bf16 && own != RowFormat::f16) return;
   const RowFormat other = own == RowFormat::bf16 ? RowFormat::f16 : RowFormat::bf16;
   each_row(tensor, step, [&](auto& row) { reinterpret(row, own, other); });
 }

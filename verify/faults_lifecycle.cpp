@@ -36,7 +36,7 @@ void plant_truncate_off(const auto& planting) {
 }
 
 void plant_truncate_by_blocks(const auto& planting) {
-  plant_truncate_to(planting, [block = planting.cache.block](int length, int) {
+  plant_truncate_to(planting, [block = std::max(planting.cache.block, 1)](int length, int) {
     return (length + block - 1) / block * block;
   });
 }
@@ -78,7 +78,7 @@ void keep_counter(const auto& planting, const std::shared_ptr<Drift>& drift, boo
     const int so_far = drift->of(sequence);
     inner.truncate(sequence, length);
     const int fallen = before - engine.cache(sequence).next_position();
-    drift->of(sequence) = when(length) ? so_far + fallen : 0;
+    drift->of(sequence) = when(length) ? so_far + fallen : length == 0 ? 0 : so_far;
   };
 }
 
@@ -142,11 +142,12 @@ void plant_stale(const Planting<T>& planting, bool (*when)(int)) {
   rewrite_plans(planting,
                 [of_feeds, layers = planting.config.layers](StepPlan& plan, PlannedFeeds) {
                   for (int l = 0; l < layers; ++l) {
-                    SlotView& view = own_view(plan, l);
-                    for (std::size_t r = 0; r < plan.rows.size(); ++r) {
-                      const auto feed = static_cast<std::size_t>(plan.rows[r].sequence);
-                      if (plan.rows[r].slot < (*of_feeds)[feed].end(l)) view.write[r] = kNowhere;
-                    }
+                    change_view(plan, l, [&](SlotView& view) {
+                      for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+                        const auto feed = static_cast<std::size_t>(plan.rows[r].sequence);
+                        if (plan.rows[r].slot < (*of_feeds)[feed].end(l)) view.write[r] = kNowhere;
+                      }
+                    });
                   }
                 });
 }
@@ -207,11 +208,12 @@ void plant_kept_layers(const Planting<T>& planting) {
   rewrite_plans(planting, [behind, planting](StepPlan& plan, PlannedFeeds) {
     for (int l = 0; l < planting.config.layers; ++l) {
       if (!planting.in_layer(l)) continue;
-      SlotView& view = own_view(plan, l);
-      for (std::size_t r = 0; r < plan.rows.size(); ++r) {
-        const int by = (*behind)[static_cast<std::size_t>(plan.rows[r].sequence)];
-        view.write[r] = std::min(plan.rows[r].slot + by, planting.config.context - 1);
-      }
+      change_view(plan, l, [&](SlotView& view) {
+        for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+          const int by = (*behind)[static_cast<std::size_t>(plan.rows[r].sequence)];
+          view.write[r] = std::min(plan.rows[r].slot + by, planting.config.context - 1);
+        }
+      });
     }
   });
 }
@@ -297,7 +299,7 @@ void plant_twins(const Planting<T>& planting, Shared shared) {
 }
 
 void plant_shared_block(const auto& planting) {
-  plant_twins(planting, [block = planting.cache.block](int length) {
+  plant_twins(planting, [block = std::max(planting.cache.block, 1)](int length) {
     const int first = length / block * block;
     return std::pair(first, length > first ? first + block : first);
   });

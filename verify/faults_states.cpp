@@ -145,18 +145,20 @@ void trim_by_capacity(StepPlan& plan, const FaultStep& step) {
   for (int l = 0; l < step.config.layers; ++l) {
     const int window = step.config.windows[static_cast<std::size_t>(l)];
     if (window == 0) continue;
-    const SlotView right = own_view(plan, l);
-    SlotView wrong{.first = {0}, .slots = {}, .write = right.write};
-    for (int r = 0; r < static_cast<int>(plan.rows.size()); ++r) {
-      const int rows = step.held(r) + step.tokens(r);
-      const int first = grown_capacity(rows, step.config.context) - window;
-      const std::span<const int> seen = right.of(r);
-      for (const int slot : seen) {
-        if (slot >= first || slot == seen.back()) wrong.slots.push_back(slot);
+    change_view(plan, l, [&](SlotView& view) {
+      const SlotView right = view;
+      view.first = {0};
+      view.slots.clear();
+      for (int r = 0; r < static_cast<int>(plan.rows.size()); ++r) {
+        const int rows = step.held(r) + step.tokens(r);
+        const int first = grown_capacity(rows, step.config.context) - window;
+        const std::span<const int> seen = right.of(r);
+        for (const int slot : seen) {
+          if (slot >= first || slot == seen.back()) view.slots.push_back(slot);
+        }
+        view.first.push_back(static_cast<int>(view.slots.size()));
       }
-      wrong.first.push_back(static_cast<int>(wrong.slots.size()));
-    }
-    own_view(plan, l) = std::move(wrong);
+    });
   }
 }
 
@@ -169,9 +171,10 @@ void grow_one_late(StepPlan& plan, const FaultStep& step) {
   };
   for (int l = 0; l < step.config.layers; ++l) {
     if (!step.in_layer(l)) continue;
-    SlotView& view = own_view(plan, l);
-    std::ranges::transform(view.slots, view.slots.begin(), clipped);
-    std::ranges::transform(view.write, view.write.begin(), clipped);
+    change_view(plan, l, [&](SlotView& view) {
+      std::ranges::transform(view.slots, view.slots.begin(), clipped);
+      std::ranges::transform(view.write, view.write.begin(), clipped);
+    });
   }
 }
 

@@ -41,6 +41,10 @@ void HookedEngine::reorder(std::span<const SequenceId> sequences, std::span<cons
   hooks_.reorder(*inner_, sequences, from);
 }
 
+State HookedEngine::save(SequenceId sequence) {
+  return hooks_.save ? hooks_.save(*inner_, sequence) : inner_->save(sequence);
+}
+
 SequenceId HookedEngine::load(std::span<const std::byte> state) {
   return hooks_.load ? hooks_.load(*inner_, state) : inner_->load(state);
 }

@@ -21,6 +21,7 @@ struct Hooks {
   std::function<void(Engine&, SequenceId, int)> truncate = {};
   std::function<SequenceId(Engine&, SequenceId)> fork = {};
   std::function<void(Engine&, std::span<const SequenceId>, std::span<const int>)> reorder = {};
+  std::function<State(Engine&, SequenceId)> save = {};
   std::function<SequenceId(Engine&, std::span<const std::byte>)> load = {};
   std::function<void(Engine&, SequenceId, int, int)> shift = {};
   std::function<void(Engine&, SequenceId, int, int)> evict = {};
@@ -44,7 +45,7 @@ class HookedEngine final : public Engine {
   void truncate(SequenceId sequence, int length) override;
   [[nodiscard]] SequenceId fork(SequenceId sequence) override;
   void reorder(std::span<const SequenceId> sequences, std::span<const int> from) override;
-  [[nodiscard]] State save(SequenceId sequence) override { return inner_->save(sequence); }
+  [[nodiscard]] State save(SequenceId sequence) override;
   [[nodiscard]] SequenceId load(std::span<const std::byte> state) override;
   void shift(SequenceId sequence, int from, int to) override;
   void evict(SequenceId sequence, int keep, int drop) override;

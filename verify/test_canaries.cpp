@@ -150,14 +150,17 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kOfTable{
 }};
 
 // And those that are not.
+constexpr Fault own(std::string_view id, std::string_view cache,
+                    std::variant<PlanFault, SiteFault, VerbFault> change) {
+  constexpr std::string_view kNone = "a canary";
+  return {id, kNone, kNone, kNone, {}, cache, {}, change};
+}
 constexpr std::array kOwn{
-    Fault{.id = "ring-wraps-early", .cache = "ring", .change = at_verbs([](const auto& planting) {
-                                                       plant_early_wrap(planting);
-                                                     })},
-    Fault{.id = "chunk-sees-the-oldest", .cache = "flat", .change = PlanFault{align_masks}},
-    Fault{.id = "blocks-known-by-their-own-tokens",
-          .cache = "flat",
-          .change = at_verbs([](const auto& planting) { plant_blocks_by_own_tokens(planting); })},
+    own("ring-wraps-early", "ring",
+        at_verbs([](const auto& planting) { plant_early_wrap(planting); })),
+    own("chunk-sees-the-oldest", "flat", PlanFault{align_masks}),
+    own("blocks-known-by-their-own-tokens", "flat",
+        at_verbs([](const auto& planting) { plant_blocks_by_own_tokens(planting); })),
 };
 
 }  // namespace
