@@ -28,7 +28,7 @@ void plant_reorder(const auto& planting, Wrong wrong) {
                                                            std::span<const int> from) {
     const std::vector<int> right(from.begin(), from.end());
     const std::vector<int> other = wrong(right);
-    if (other != right) trace->changed();
+    if (!std::ranges::equal(other, from)) trace->changed();
     inner.reorder(sequences, other);
   };
 }
