@@ -38,12 +38,16 @@ namespace {
 
 // Everything that decides what the rows of a cache mean besides the weights.
 std::vector<std::uint64_t> describe(const Config& config) {
-  std::vector<std::uint64_t> parts{std::hash<double>{}(config.norm_epsilon),
-                                   std::hash<double>{}(config.rotary_base)};
+  std::vector<std::uint64_t> parts;
+  for (const double number : {config.norm_epsilon, config.rotary_base, config.rotary_base_windowed,
+                              config.attention_cap, config.logit_cap, config.embedding_scale}) {
+    parts.push_back(std::hash<double>{}(number));
+  }
   for (const int number : {config.vocabulary, config.width, config.layers, config.query_heads,
                            config.kv_heads, config.head_size, config.mlp_width, config.context,
                            static_cast<int>(config.norm), static_cast<int>(config.positions),
-                           static_cast<int>(config.rotary_pairs), static_cast<int>(config.mlp)}) {
+                           static_cast<int>(config.rotary_pairs), static_cast<int>(config.mlp),
+                           config.rotary_dimensions, static_cast<int>(config.head_norm)}) {
     parts.push_back(static_cast<std::uint64_t>(number));
   }
   for (const int window : config.windows) parts.push_back(static_cast<std::uint64_t>(window));
@@ -67,23 +71,46 @@ Observer<T> rounding(RowFormat format) {
   return [format](const SiteTensor<T>& tensor) { round_site<T>(tensor, format); };
 }
 
+// What decides where the rows of a model lie.
+std::string shape_of(const Config& config) {
+  return fmt::format("{} layers of K/V rows of {}, context {}", config.layers, config.kv_width(),
+                     config.context);
+}
+
 }  // namespace
 
 template <Scalar T>
 Builtin<T>::Builtin(const Model<float>& model, Arithmetic arithmetic, const CacheKind& kind)
+    : Builtin(model, arithmetic, kind, make_pool<T>(model.config, kind)) {}
+
+template <Scalar T>
+Builtin<T>::Builtin(const Model<float>& model, Builtin& beside)
+    : Builtin(model, beside.arithmetic_, beside.kind_, beside.pool_) {
+  if (!hello_.can.reuse) {
+    throw bad_input({"builtin", "memory of another engine", "a paged cache", name(kind_)});
+  }
+  const std::string mine = shape_of(model.config);
+  const std::string theirs = shape_of(beside.model_.config);
+  if (mine != theirs) throw bad_input({"builtin", "memory of another engine", theirs, mine});
+}
+
+template <Scalar T>
+Builtin<T>::Builtin(const Model<float>& model, Arithmetic arithmetic, const CacheKind& kind,
+                    std::shared_ptr<CachePool<T>> pool)
     : hello_{.name = "builtin",
              .vocabulary = model.config.vocabulary,
              .context = model.config.context,
              .compute = std::is_same_v<T, float> ? ScalarKind::f32 : ScalarKind::f64,
              .can = builtin_capabilities(model.config, kind)},
       model_(cast<T>(model)),
+      arithmetic_(arithmetic),
       kind_(kind),
       identity_(identity_of(model_, kind)),
-      back_(negative_angles<T>(model.config)),
+      back_(rotary_tables<T>(model.config, Turning::back)),
       uncached_(model_, ops_for<T>(arithmetic)),
       round_(rounding<T>(kind.format)),
       cached_(model_, ops_for<T>(arithmetic)),
-      pool_(make_pool<T>(model.config, kind, identity_)) {}
+      pool_(std::move(pool)) {}
 
 template <Scalar T>
 void Builtin<T>::full(const TokenBlock& block, Rows rows, Logits& out) {
@@ -132,13 +159,13 @@ void Builtin<T>::batch(std::span<const Feed> feeds, Rows rows, Logits& out) {
   for (CacheFeed<T>& feed : feeds_) {
     // Rows that are reused are not computed, so nobody may ask for their logits.
     if (rows == Rows::last && hello_.can.reuse && feed.cache->next_position() == 0) {
-      feed.tokens =
-          feed.tokens.subspan(static_cast<std::size_t>(pool_->adopt(*feed.cache, feed.tokens)));
+      feed.reused = pool_->adopt(*feed.cache, feed.tokens, identity_);
+      feed.tokens = feed.tokens.subspan(static_cast<std::size_t>(feed.reused));
     }
   }
   pool_->reserve(feeds_);
   copy_rows(cached_.feed(feeds_, rows, observer_ ? &observer_ : nullptr), out);
-  pool_->settle(feeds_);
+  pool_->settle(feeds_, identity_);
   for (const PlannedRow& row : cached_.plan().rows) {
     const SequenceId sequence = feeds[static_cast<std::size_t>(row.sequence)].sequence;
     sequence_of(sequence).next_position = row.position + 1;
@@ -240,7 +267,13 @@ void Builtin<T>::drop(std::string_view verb, SequenceId sequence, int first, int
 template <Scalar T>
 int Builtin<T>::lookup(std::span<const int> tokens) {
   if (!hello_.can.reuse) unsupported("lookup");
-  return pool_->lookup(tokens);
+  return pool_->lookup(tokens, identity_);
+}
+
+template <Scalar T>
+void Builtin<T>::reuse_rules(ReuseRules rules) {
+  if (!hello_.can.reuse) unsupported("reuse_rules");
+  pool_->reuse_rules(std::move(rules));
 }
 
 template <Scalar T>

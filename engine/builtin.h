@@ -17,6 +17,11 @@ template <Scalar T>
 class Builtin final : public Engine {
  public:
   Builtin(const Model<float>& model, Arithmetic arithmetic, const CacheKind& kind = {});
+  // In the arithmetic of `beside`, with sequences of its own in the paged memory of `beside`, as
+  // two models or adapters that one server runs. Throws Error unless that is paged and the model's
+  // rows fit it: layers, K/V width and context. Sequences left open hold their blocks as long as
+  // the memory lives. Both are used from one thread.
+  Builtin(const Model<float>& model, Builtin& beside);
   // The decoders refer to the model inside.
   Builtin(const Builtin&) = delete;
   Builtin& operator=(const Builtin&) = delete;
@@ -46,9 +51,14 @@ class Builtin final : public Engine {
   void observe_cached(Observer<T> observer) { observer_ = std::move(observer); }
   void rewrite_plans(PlanRewrite rewrite) { cached_.rewrite_plans(std::move(rewrite)); }
   [[nodiscard]] const StepPlan& plan() const { return cached_.plan(); }
+  // Before the first feed, and of all engines that share the memory; Unsupported unless it is
+  // paged.
+  void reuse_rules(ReuseRules rules);
   [[nodiscard]] KvCache<T>& cache(SequenceId sequence);
 
  private:
+  Builtin(const Model<float>& model, Arithmetic arithmetic, const CacheKind& kind,
+          std::shared_ptr<CachePool<T>> pool);
   [[nodiscard]] const KvCache<T>& cache(SequenceId sequence) const;
   void check_guards(SequenceId sequence) const;
   void drop(std::string_view verb, SequenceId sequence, int first, int count);
@@ -62,14 +72,15 @@ class Builtin final : public Engine {
 
   Hello hello_;
   const Model<T> model_;
+  const Arithmetic arithmetic_;
   const CacheKind kind_;
   const std::uint64_t identity_;  // of the model, the scalar and the kind of cache
-  const RotaryTable<T> back_;     // negative angles
+  const RotaryTables<T> back_;    // negative angles
   Uncached<T> uncached_;
   Observer<T> round_;  // of the full forward's keys and values; empty if nothing is rounded
   Cached<T> cached_;
   Observer<T> observer_;
-  std::unique_ptr<CachePool<T>> pool_;
+  std::shared_ptr<CachePool<T>> pool_;
   std::vector<Sequence> sequences_;  // kept, empty, when closed
   std::vector<SequenceId> free_;
   std::vector<CacheFeed<T>> feeds_;

@@ -10,6 +10,7 @@
 
 #include "engine/error.h"
 #include "engine/generated.h"
+#include "engine/logged.h"
 #include "engine/test_support.h"
 
 namespace kvcheck {
@@ -329,6 +330,64 @@ TEST(Builtin, is_made_for_both_scalars_and_both_arithmetics) {
       }
       found.push_back(logits.values);
     }
+  }
+}
+
+// ---- ALiBi after rows were dropped, and what tells states apart
+
+Logits answered(const Model<float>& model, std::span<const LoggedRow> log, int rows) {
+  Logits out;
+  copy_rows(Logged<float>(model, row_ops<float>()).logits(log, rows), out);
+  return out;
+}
+
+// Six tokens; rows 1 and 2 go; two more tokens.
+TEST(Builtin, alibi_goes_on_after_rows_were_dropped) {
+  const Model<float> alibi = generate_model("gen:alibi:1");
+  for (const auto* kind : {"flat", "growing", "paged:2", "padded-left", "padded-right"}) {
+    for (const bool shift : {false, true}) {
+      Builtin<float> engine(alibi, Arithmetic::row, cache_kind(kind, "test"));
+      const SequenceId sequence = engine.open();
+      (void)fed(engine, sequence, {0, 1, 2, 3, 4, 0});
+      if (shift) engine.shift(sequence, 1, 3);
+      if (!shift) engine.evict(sequence, 1, 2);
+      const Logits found = fed(engine, sequence, {1, 2});
+      std::vector<LoggedRow> log = plain_log(Tokens{0, 1, 2, 3, 4, 0, 1, 2});
+      for (int row : {6, 7}) {
+        LoggedRow& logged = log[static_cast<std::size_t>(row)];
+        logged.sees.erase(logged.sees.begin() + 1, logged.sees.begin() + 3);
+        if (!shift) continue;
+        logged.position -= 2;
+        for (SeenRow& seen : logged.sees) seen.position -= seen.row > 2 ? 2 : 0;
+      }
+      EXPECT_EQ(found.values, answered(alibi, log, 2).values) << kind << " " << shift;
+      EXPECT_NE(found.values, answered(alibi, plain_log(Tokens{0, 1, 2, 3, 4, 0, 1, 2}), 2).values);
+    }
+  }
+}
+
+TEST(Builtin, a_state_belongs_to_every_constant_of_its_model) {
+  const Model<float> first = generate_model("gen:two-bases:1");
+  Builtin<float> engine(first, Arithmetic::row);
+  const SequenceId sequence = engine.open();
+  (void)fed(engine, sequence, {0, 1});
+  const State state = engine.save(sequence);
+  void (*const changes[])(Config&) = {
+      [](Config& c) { c.rotary_base_windowed = 17; }, [](Config& c) { c.rotary_dimensions = 2; },
+      [](Config& c) { c.attention_cap = 50; },        [](Config& c) { c.logit_cap = 50; },
+      [](Config& c) { c.embedding_scale = 2; },
+  };
+  const auto loaded = [&](const Model<float>& other) {
+    Builtin<float> reader(other, Arithmetic::row);
+    return error_of([&] { (void)reader.load(state); });
+  };
+  EXPECT_EQ(loaded(first), "no error");
+  for (const auto& change : changes) {
+    Model<float> other = first;
+    change(other.config);
+    EXPECT_EQ(loaded(other),
+              "load: state, expected bytes that this engine saved, got the state of another model, "
+              "scalar or kind of cache");
   }
 }
 

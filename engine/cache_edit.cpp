@@ -110,16 +110,8 @@ void drop_rows(CachePool<T>& pool, KvCache<T>& cache, int first, int count) {
 }
 
 template <Scalar T>
-RotaryTable<T> negative_angles(const Config& config) {
-  RotaryTable<T> table = rotary_table<T>(config);
-  for (long double& frequency : table.frequencies) frequency = -frequency;
-  for (T& sine : table.sine) sine = -sine;
-  return table;
-}
-
-template <Scalar T>
 void move_back(CachePool<T>& pool, KvCache<T>& cache, int first, int by, const Config& config,
-               const RotaryTable<T>& back) {
+               const RotaryTables<T>& back) {
   pool.own(cache, first);
   std::vector<int> positions;
   for (int row = 0; row < cache.length(); ++row) {
@@ -127,9 +119,10 @@ void move_back(CachePool<T>& pool, KvCache<T>& cache, int first, int by, const C
   }
   if (config.positions == Positions::rotary) {
     for (int l = 0; l < cache.store().layers(); ++l) {
+      const RotaryTable<T>& table = *back[static_cast<std::size_t>(config.rotary_base_of(l))];
       for (int row = first; row < cache.length(); ++row) {
         const View<T> key{cache.key(l, cache.slot(l, row)), 1, config.kv_width(), 1};
-        rotate(back, config.rotary_pairs, std::span(&by, 1), config.head_size, key);
+        rotate(table, config.rotary_pairs, std::span(&by, 1), config.head_size, key);
       }
     }
   }
@@ -183,7 +176,7 @@ void load_rows(CachePool<T>& pool, KvCache<T>& cache, const Config& config,
     state = state.subspan(stored_row_bytes(cache));
   });
   if (header.numbered != 0) cache.renumber(positions, header.next_position);
-  pool.settle(std::span(&feed, 1));
+  pool.settle(std::span(&feed, 1), identity);
 }
 
 template <Scalar T>
@@ -209,12 +202,10 @@ std::uint64_t fingerprint(const KvCache<T>& cache) {
 
 template void drop_rows(CachePool<float>&, KvCache<float>&, int, int);
 template void drop_rows(CachePool<double>&, KvCache<double>&, int, int);
-template RotaryTable<float> negative_angles(const Config&);
-template RotaryTable<double> negative_angles(const Config&);
 template void move_back(CachePool<float>&, KvCache<float>&, int, int, const Config&,
-                        const RotaryTable<float>&);
+                        const RotaryTables<float>&);
 template void move_back(CachePool<double>&, KvCache<double>&, int, int, const Config&,
-                        const RotaryTable<double>&);
+                        const RotaryTables<double>&);
 template std::vector<std::byte> save_rows(const KvCache<float>&, std::uint64_t);
 template std::vector<std::byte> save_rows(const KvCache<double>&, std::uint64_t);
 template void load_rows(CachePool<float>&, KvCache<float>&, const Config&,

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/cache_pool.h"
-#include "engine/ops.h"
+#include "engine/rotary_tables.h"
 
 namespace kvcheck {
 
@@ -17,15 +17,11 @@ namespace kvcheck {
 template <Scalar T>
 void drop_rows(CachePool<T>& pool, KvCache<T>& cache, int first, int count);
 
-// The table that rotates back what rotary_table() rotates.
-template <Scalar T>
-[[nodiscard]] RotaryTable<T> negative_angles(const Config& config);
-
 // The positions of the rows from `first` on, and the next one, fall by `by`; their keys are rotated
-// back by as much with `back`, the table of negative angles.
+// back by as much with `back`, the tables of negative angles.
 template <Scalar T>
 void move_back(CachePool<T>& pool, KvCache<T>& cache, int first, int by, const Config& config,
-               const RotaryTable<T>& back);
+               const RotaryTables<T>& back);
 
 // All that a cache holds; `identity` tells models and kinds of cache apart.
 template <Scalar T>

@@ -100,7 +100,7 @@ std::vector<int> positions_of(const KvCache<T>& cache) {
 template <Scalar T>
 struct Caches {
   explicit Caches(const CacheKind& kind, const Config& config = shape())
-      : pool(make_pool<T>(config, kind, kIdentity)) {}
+      : pool(make_pool<T>(config, kind)) {}
 
   // Feeds tokens 0, 1, 2 ...; the rows are random, drawn from `seed`.
   void feed(KvCache<T>& cache, int count, std::uint64_t seed) {
@@ -117,7 +117,7 @@ struct Caches {
       }
     }
     cache.set_length(end);
-    pool->settle(std::span(&feed, 1));
+    pool->settle(std::span(&feed, 1), kIdentity);
   }
   KvCache<T>& with(int count, std::uint64_t seed) {
     KvCache<T>& cache = pool->make();
@@ -201,8 +201,8 @@ TYPED_TEST(CacheEditOf, a_prompt_finds_only_rows_that_were_not_moved) {
     auto rows = rows_of(cache);
     drop_rows(*caches.pool, cache, first, 2);
     KvCache<TypeParam>& next = caches.pool->make();
-    ASSERT_EQ(caches.pool->lookup(prompt), found) << first;
-    EXPECT_EQ(caches.pool->adopt(next, prompt), found) << first;
+    ASSERT_EQ(caches.pool->lookup(prompt, kIdentity), found) << first;
+    EXPECT_EQ(caches.pool->adopt(next, prompt, kIdentity), found) << first;
     for (auto& layer : rows) layer.resize(static_cast<std::size_t>(found));
     EXPECT_EQ(rows_of(next), rows) << first;
   }
@@ -232,21 +232,27 @@ TYPED_TEST(CacheEditOf, a_key_moved_back_is_the_key_rotated_at_the_lower_positio
   for (const RotaryPairs pairs : {RotaryPairs::interleaved, RotaryPairs::halves}) {
     Config config = shape();
     config.rotary_pairs = pairs;
-    const auto table = rotary_table<TypeParam>(config);
+    if (pairs == RotaryPairs::halves) config.rotary_base_windowed = 20;  // of the first layer
+    const auto tables = rotary_tables<TypeParam>(config);
+    const auto table_of = [&](int layer) -> const RotaryTable<TypeParam>& {
+      return *tables.at(static_cast<std::size_t>(config.rotary_base_of(layer)));
+    };
     for (const CacheKind& kind : kinds_that_drop()) {
       if (kind.lossy()) continue;
       Caches<TypeParam> caches(kind, config);
       KvCache<TypeParam>& cache = caches.with(10, 1);
       const auto plain = rows_of(cache);
       for (int l = 0; l < 2; ++l) {
-        for (int r = 0; r < 10; ++r) rotate_row(table, config, r, cache.key(l, cache.slot(l, r)));
+        for (int r = 0; r < 10; ++r) {
+          rotate_row(table_of(l), config, r, cache.key(l, cache.slot(l, r)));
+        }
       }
       KvCache<TypeParam>& copy = caches.copy_of(cache);
       const auto before = rows_of(cache);
       drop_rows(*caches.pool, cache, 3, 2);
       KvCache<TypeParam>& dropped = caches.copy_of(cache);
       const auto left = rows_of(dropped);
-      move_back(*caches.pool, cache, 3, 2, config, negative_angles<TypeParam>(config));
+      move_back(*caches.pool, cache, 3, 2, config, rotary_tables<TypeParam>(config, Turning::back));
       EXPECT_THAT(positions_of(cache), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7)) << name(kind);
       EXPECT_EQ(cache.next_position(), 8) << name(kind);
       const auto after = rows_of(cache);
@@ -256,7 +262,7 @@ TYPED_TEST(CacheEditOf, a_key_moved_back_is_the_key_rotated_at_the_lower_positio
           EXPECT_EQ(after[l][r].value, before[l][was].value) << name(kind);
           EXPECT_TRUE(r >= 3 || after[l][r].key == before[l][was].key) << name(kind);
           auto expected = plain[l][was].key;
-          rotate_row(table, config, static_cast<int>(r), expected.data());
+          rotate_row(table_of(static_cast<int>(l)), config, static_cast<int>(r), expected.data());
           EXPECT_LE(distance_in_ulps(after[l][r].key, expected), 4) << name(kind) << " " << r;
         }
       }
@@ -275,7 +281,7 @@ TYPED_TEST(CacheEditOf, without_rotation_moving_back_renumbers_and_changes_no_ro
     KvCache<TypeParam>& cache = caches.with(6, 1);
     drop_rows(*caches.pool, cache, 1, 2);
     const auto before = rows_of(cache);
-    move_back(*caches.pool, cache, 1, 2, config, negative_angles<TypeParam>(config));
+    move_back(*caches.pool, cache, 1, 2, config, rotary_tables<TypeParam>(config, Turning::back));
     EXPECT_EQ(rows_of(cache), before) << name(kind);
     EXPECT_THAT(positions_of(cache), ElementsAre(0, 1, 2, 3)) << name(kind);
     EXPECT_EQ(cache.next_position(), 4) << name(kind);
@@ -286,13 +292,13 @@ TYPED_TEST(CacheEditOf, without_rotation_moving_back_renumbers_and_changes_no_ro
 TYPED_TEST(CacheEditOf, a_table_of_negative_angles_turns_back_what_a_table_turned) {
   Config config = shape();
   config.context = kRotaryPositionsMax + 10;
-  const auto table = rotary_table<TypeParam>(config);
-  const auto back = negative_angles<TypeParam>(config);
+  const auto table = rotary_table<TypeParam>(config, config.rotary_base);
+  const auto tables = rotary_tables<TypeParam>(config, Turning::back);
   for (const int position : {0, 1, 5, kRotaryPositionsMax - 1, kRotaryPositionsMax + 5}) {
     const auto row = random_row<TypeParam>(3, static_cast<std::uint64_t>(position));
     auto turned = row;
     rotate_row(table, config, position, turned.data());
-    rotate_row(back, config, position, turned.data());
+    rotate_row(*tables.at(0), config, position, turned.data());
     EXPECT_LE(distance_in_ulps(turned, row), 4) << position;
   }
 }

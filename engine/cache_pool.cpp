@@ -80,11 +80,10 @@ class SeparatePool final : public CachePool<T> {
 }  // namespace
 
 template <Scalar T>
-std::unique_ptr<CachePool<T>> make_pool(const Config& config, const CacheKind& kind,
-                                        std::uint64_t identity) {
+std::unique_ptr<CachePool<T>> make_pool(const Config& config, const CacheKind& kind) {
   switch (kind.layout) {
     case CacheLayout::paged:
-      return make_paged_pool<T>(config, std::min(kind.block, config.context), identity);
+      return make_paged_pool<T>(config, std::min(kind.block, config.context));
     case CacheLayout::padded_left:
       return make_padded_pool<T>(config, Padding::left);
     case CacheLayout::padded_right:
@@ -97,9 +96,7 @@ std::unique_ptr<CachePool<T>> make_pool(const Config& config, const CacheKind& k
   return std::make_unique<SeparatePool<T>>(config, kind);
 }
 
-template std::unique_ptr<CachePool<float>> make_pool(const Config&, const CacheKind&,
-                                                     std::uint64_t);
-template std::unique_ptr<CachePool<double>> make_pool(const Config&, const CacheKind&,
-                                                      std::uint64_t);
+template std::unique_ptr<CachePool<float>> make_pool(const Config&, const CacheKind&);
+template std::unique_ptr<CachePool<double>> make_pool(const Config&, const CacheKind&);
 
 }  // namespace kvcheck

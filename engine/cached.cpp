@@ -27,7 +27,7 @@ template <Scalar T>
 Cached<T>::Cached(const Model<T>& model, const Ops<T>& ops)
     : model_(model),
       ops_(ops),
-      rotary_(rotary_table<T>(model.config)),
+      rotary_(rotary_tables<T>(model.config)),
       epsilon_(static_cast<T>(model.config.norm_epsilon)),
       query_row_(static_cast<std::size_t>(model.config.query_width())),
       attended_row_(query_row_.size()),
@@ -52,6 +52,7 @@ View<const T> Cached<T>::feed(std::span<const CacheFeed<T>> feeds, Rows rows,
   observe(Site::final_norm, -1, normed);
   const View<T> found = logits_.reshape(last.rows, model_.config.vocabulary);
   ops_.product(normed, model_.output, no_bias_, found);
+  if (plan_.logit_cap > 0) ops_.soft_cap(found, static_cast<T>(plan_.logit_cap));
   observe(Site::logits, -1, found);
   return found;
 }
@@ -133,10 +134,32 @@ void Cached<T>::check_plan(std::span<const CacheFeed<T>> feeds) const {
     }
   }
   check_positions();
+  check_rules();
   for (int v = 0; v < static_cast<int>(plan_.views.size()); ++v) check_view(v, feeds);
 }
 
-// Slots that a store has in every layer that reads or writes by this view.
+// Constants that the model has, or that no model lacks.
+template <Scalar T>
+void Cached<T>::check_rules() const {
+  for (std::size_t l = 0; l < plan_.rules.size(); ++l) {
+    const AttentionRule& rule = plan_.rules[l];
+    const int bases = static_cast<int>(rotary_.size());
+    if (rule.rotary_base != kNoRotation && (rule.rotary_base < 0 || rule.rotary_base >= bases)) {
+      throw EngineError(fmt::format("a planned rotary base {} of the {} that there are",
+                                    rule.rotary_base, bases));
+    }
+    if (rule.head_norm && !model_.config.head_norm) {
+      throw EngineError("a plan norms the heads of a model that has no norm for them");
+    }
+    const SlotView& view = view_of(static_cast<int>(l));
+    const auto heads = static_cast<std::size_t>(model_.config.query_heads);
+    if (!rule.slopes.empty() &&
+        (rule.slopes.size() != heads || view.positions.size() != view.slots.size())) {
+      throw EngineError("a plan leaves a head without a slope or a key without a position");
+    }
+  }
+}
+
 template <Scalar T>
 void Cached<T>::check_positions() const {
   if (plan_.positions_of_layer.empty()) return;
@@ -150,6 +173,7 @@ void Cached<T>::check_positions() const {
   if (!whole) throw EngineError("a plan leaves a row of a layer without a position");
 }
 
+// Slots that a store has in every layer that reads or writes by this view.
 template <Scalar T>
 int Cached<T>::slots_of(int view, const KvStore<T>& store) const {
   int slots = std::numeric_limits<int>::max();
@@ -191,10 +215,11 @@ template <Scalar T>
 void Cached<T>::embed(std::span<const CacheFeed<T>> feeds) {
   const Config& config = model_.config;
   const View<T> x = x_.reshape(static_cast<int>(plan_.rows.size()), config.width);
+  const T scale = static_cast<T>(plan_.embedding_scale);
   int r = 0;
   for (const CacheFeed<T>& feed : feeds) {
     for (const int token : feed.tokens) {
-      for (int f = 0; f < config.width; ++f) x.feature(f)[r] = model_.embedding(token, f);
+      for (int f = 0; f < config.width; ++f) x.feature(f)[r] = model_.embedding(token, f) * scale;
       ++r;
     }
   }
@@ -224,14 +249,7 @@ void Cached<T>::attention(int layer, std::span<const CacheFeed<T>> feeds) {
   ops_.product(normed, weights.query.weight, weights.query.bias, query);
   ops_.product(normed, weights.key.weight, weights.key.bias, key);
   ops_.product(normed, weights.value.weight, weights.value.bias, value);
-  if (config.positions == Positions::rotary) {
-    const std::size_t l = static_cast<std::size_t>(layer);
-    const bool own = !plan_.positions_of_layer.empty();
-    const auto* of =
-        own ? &plan_.positions[static_cast<std::size_t>(plan_.positions_of_layer[l])] : nullptr;
-    rotate(rotary_, config.rotary_pairs, own ? of->query : positions_, config.head_size, query);
-    rotate(rotary_, config.rotary_pairs, own ? of->key : positions_, config.head_size, key);
-  }
+  place_heads(layer, query, key);
   observe(Site::query, layer, query);
   observe(Site::key, layer, key);
   observe(Site::value, layer, value);
@@ -243,6 +261,23 @@ void Cached<T>::attention(int layer, std::span<const CacheFeed<T>> feeds) {
   observe(Site::attention_output, layer, projected);
   ops_.add(projected, x);
   observe(Site::attention_residual, layer, x);
+}
+
+// Norms and rotates queries and keys by the layer's rule.
+template <Scalar T>
+void Cached<T>::place_heads(int layer, View<T> query, View<T> key) {
+  const Config& config = model_.config;
+  const AttentionRule& rule = plan_.rules[static_cast<std::size_t>(layer)];
+  if (rule.head_norm) {
+    const Layer<T>& weights = model_.layers[static_cast<std::size_t>(layer)];
+    normalize_heads(ops_, weights.query_norm, epsilon_, query);
+    normalize_heads(ops_, weights.key_norm, epsilon_, key);
+  }
+  if (rule.rotary_base == kNoRotation) return;
+  const RotaryTable<T>& table = *rotary_[static_cast<std::size_t>(rule.rotary_base)];
+  const RowPositions* own = own_positions_of(layer);
+  rotate(table, config.rotary_pairs, own ? own->query : positions_, config.head_size, query);
+  rotate(table, config.rotary_pairs, own ? own->key : positions_, config.head_size, key);
 }
 
 // Each row is stored and then attends, before the next one is stored: in a ring that one may take
@@ -336,10 +371,30 @@ void Cached<T>::attend_row(int layer, int row, const KvStore<T>& store) {
   observe_rows(layer, row, keys, store.row());
   const T scale = static_cast<T>(plan_.rules[l].score_scale);
   ops_.cached_scores(heads, query_row_.data(), seen.keys, scale, scores_.data());
+  bias_and_cap(layer, row, keys);
   observe_scores(Site::scores);
   ops_.softmax(heads.query_heads, keys, 1, scores_.data());
   observe_scores(Site::probabilities);
   ops_.cached_mix(heads, scores_.data(), seen.values, attended_row_.data());
+}
+
+// Of the scores of one query row, by the layer's rule.
+template <Scalar T>
+void Cached<T>::bias_and_cap(int layer, int row, int keys) {
+  const AttentionRule& rule = plan_.rules[static_cast<std::size_t>(layer)];
+  if (!rule.slopes.empty()) {
+    const RowPositions* own = own_positions_of(layer);
+    const std::int64_t query = (own ? own->query : positions_)[static_cast<std::size_t>(row)];
+    distances_.clear();
+    for (const int key : view_of(layer).positions_of(row)) distances_.push_back(query - key);
+    slopes_.clear();
+    for (const long double slope : rule.slopes) slopes_.push_back(static_cast<T>(slope));
+    ops_.lower(slopes_, distances_, 1, scores_.data());
+  }
+  if (rule.score_cap > 0) {
+    const int count = model_.config.query_heads * keys;
+    ops_.soft_cap({scores_.data(), count, 1, count}, static_cast<T>(rule.score_cap));
+  }
 }
 
 template <Scalar T>

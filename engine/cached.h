@@ -4,6 +4,7 @@
 // ops.h.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "engine/kv_cache.h"
 #include "engine/model.h"
 #include "engine/ops.h"
+#include "engine/rotary_tables.h"
 #include "engine/site.h"
 #include "engine/step_plan.h"
 
@@ -41,14 +43,17 @@ class Cached {
   void make_plan(std::span<const CacheFeed<T>> feeds);
   void check_plan(std::span<const CacheFeed<T>> feeds) const;
   void check_positions() const;
+  void check_rules() const;
   void check_lengths(std::span<const CacheFeed<T>> feeds) const;
   void check_view(int view, std::span<const CacheFeed<T>> feeds) const;
   [[nodiscard]] int slots_of(int view, const KvStore<T>& store) const;
   void embed(std::span<const CacheFeed<T>> feeds);
   void attention(int layer, std::span<const CacheFeed<T>> feeds);
+  void place_heads(int layer, View<T> query, View<T> key);
   void attend(int layer, std::span<const CacheFeed<T>> feeds);
   void store_row(int layer, int row, KvStore<T>& store);
   void attend_row(int layer, int row, const KvStore<T>& store);
+  void bias_and_cap(int layer, int row, int keys);
   // The rows of the slots that a row sees, decoded if they are not stored as numbers.
   struct SeenRows {
     CachedRows<T> keys;
@@ -62,13 +67,19 @@ class Cached {
     const auto view = plan_.view_of_layer[static_cast<std::size_t>(layer)];
     return plan_.views[static_cast<std::size_t>(view)];
   }
+  // Of a layer that takes its rows at other positions than the plan's rows; null: it does not.
+  [[nodiscard]] const RowPositions* own_positions_of(int layer) const {
+    if (plan_.positions_of_layer.empty()) return nullptr;
+    const auto own = plan_.positions_of_layer[static_cast<std::size_t>(layer)];
+    return &plan_.positions[static_cast<std::size_t>(own)];
+  }
   void mlp(int layer);
   View<T> answered(Rows rows);
   void observe(Site site, int layer, View<T> view) const;
 
   const Model<T>& model_;
   const Ops<T>& ops_;
-  const RotaryTable<T> rotary_;
+  const RotaryTables<T> rotary_;
   const T epsilon_;
   const Vector<T> no_bias_;
   const Observer<T>* observer_ = nullptr;
@@ -84,6 +95,8 @@ class Cached {
   AlignedVector<T> copied_keys_, copied_values_;  // [visible key][kv_heads, head_size]
   std::vector<int> copied_slots_;                 // 0, 1, 2 ...
   AlignedVector<T> scores_;                       // [query head][visible key]
+  std::vector<T> slopes_;                         // [query heads]
+  std::vector<std::int64_t> distances_;           // [visible keys]
 };
 
 }  // namespace kvcheck

@@ -11,6 +11,7 @@
 #include <deque>
 #include <limits>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "engine/cache_edit.h"
@@ -377,7 +378,7 @@ Model<float> windowed_model() {
 // was carried out. A plan that was refused must have changed nothing.
 std::string outcome(const CacheKind& kind, const PlanRewrite& rewrite) {
   const Model<float> model = windowed_model();
-  const auto pool = make_pool<float>(model.config, kind, 1);
+  const auto pool = make_pool<float>(model.config, kind);
   Cached<float> cached(model, row_ops<float>());
   KvCache<float>& cache = pool->make();
   const auto feed = [&](const Tokens& tokens) {
@@ -598,6 +599,144 @@ TEST(Cached, an_observer_sees_scores_of_each_row_over_the_rows_that_it_sees) {
   (void)cached.feed(std::vector<CacheFeed<float>>{{&cache, next}}, Rows::last, &observer);
   EXPECT_EQ(seen, (std::vector<std::array<int, 4>>{
                       {0, 0, 4, 3}, {0, 1, 4, 4}, {1, 0, 4, 3}, {1, 1, 4, 4}}));
+}
+
+// ---- Constants of a plan
+
+// Feeding a model by rewritten plans must give what another configuration of the same weights
+// gives: the constants come from the plan alone.
+struct Obeyed {
+  std::string_view what;
+  std::string_view model;
+  void (*rewrite)(StepPlan&);
+  void (*change)(Config&);
+};
+
+const Obeyed kObeyed[] = {
+    {"no score cap", "gen:softcap:1",
+     [](StepPlan& p) {
+       for (AttentionRule& rule : p.rules) rule.score_cap = 0;
+     },
+     [](Config& c) { c.attention_cap = 0; }},
+    {"another score cap", "gen:softcap:2",
+     [](StepPlan& p) {
+       for (AttentionRule& rule : p.rules) rule.score_cap = 0.5;
+     },
+     [](Config& c) { c.attention_cap = 0.5; }},
+    {"no logit cap", "gen:softcap:1", [](StepPlan& p) { p.logit_cap = 0; },
+     [](Config& c) { c.logit_cap = 0; }},
+    {"another logit cap", "gen:plain:1", [](StepPlan& p) { p.logit_cap = 1; },
+     [](Config& c) { c.logit_cap = 1; }},
+    {"another embedding scale", "gen:embedding-scale:1", [](StepPlan& p) { p.embedding_scale = 1; },
+     [](Config& c) { c.embedding_scale = 1; }},
+    {"no head norm", "gen:head-norm:1",
+     [](StepPlan& p) {
+       for (AttentionRule& rule : p.rules) rule.head_norm = false;
+     },
+     [](Config& c) { c.head_norm = false; }},
+    {"one rotary base", "gen:two-bases:1",
+     [](StepPlan& p) {
+       for (AttentionRule& rule : p.rules) rule.rotary_base = 0;
+     },
+     [](Config& c) { c.rotary_base_windowed = 0; }},
+    {"the other rotary base", "gen:two-bases:1",
+     [](StepPlan& p) {
+       for (AttentionRule& rule : p.rules) rule.rotary_base = 1;
+     },
+     [](Config& c) { c.rotary_base = c.rotary_base_windowed; }},
+    {"no rotation", "gen:partial-rotary:1",
+     [](StepPlan& p) {
+       for (AttentionRule& rule : p.rules) rule.rotary_base = kNoRotation;
+     },
+     [](Config& c) { c.positions = Positions::none; }},
+    {"no slopes", "gen:alibi:1",
+     [](StepPlan& p) {
+       for (AttentionRule& rule : p.rules) rule.slopes.clear();
+     },
+     [](Config& c) { c.positions = Positions::none; }},
+};
+
+TEST(Cached, constants_come_from_the_plan_alone) {
+  for (const Obeyed& obeyed : kObeyed) {
+    Model<float> model = generate_model(obeyed.model);
+    const Tokens tokens = random_tokens(model.config.vocabulary, 6, 1, 1);
+    const auto right = uncached(model, tokens, Arithmetic::row);
+    Decoder<float> decoder(model, Arithmetic::row);
+    decoder.cached.rewrite_plans([&](StepPlan& plan, PlannedFeeds) { obeyed.rewrite(plan); });
+    const auto found = fed_with_cuts(decoder, tokens, 0x5U);
+    Model<float> other = model;
+    obeyed.change(other.config);
+    const auto expected = uncached(other, tokens, Arithmetic::row);
+    EXPECT_TRUE(same_bits<float>(found.values, expected.values)) << obeyed.what;
+    EXPECT_GT(distance(found, right), 1e-4) << obeyed.what;
+  }
+}
+
+// Each of them of one layer only, or of one step.
+TEST(Cached, a_wrong_constant_of_one_layer_changes_the_logits) {
+  const std::pair<std::string_view, void (*)(StepPlan&)> rewrites[] = {
+      {"gen:softcap:1", [](StepPlan& p) { p.rules.back().score_cap *= 0.1; }},
+      {"gen:head-norm:1", [](StepPlan& p) { p.rules.back().head_norm = false; }},
+      {"gen:two-bases:1", [](StepPlan& p) { p.rules.front().rotary_base = 0; }},
+      {"gen:two-bases:1", [](StepPlan& p) { p.rules[1].rotary_base = 1; }},
+      {"gen:alibi:1", [](StepPlan& p) { p.rules.back().slopes.front() *= 8; }},
+      {"gen:alibi:1", [](StepPlan& p) { p.rules.back().slopes.clear(); }},
+      {"gen:alibi:1", [](StepPlan& p) { own_view(p, 0).positions.front() += 3; }},
+      {"gen:embedding-scale:1", [](StepPlan& p) { p.embedding_scale *= 2; }},
+  };
+  for (const auto& [name, rewrite] : rewrites) {
+    for (const Arithmetic arithmetic : kBoth) {
+      const auto right = rewritten(name, arithmetic, kLeave);
+      const auto wrong = rewritten(name, arithmetic,
+                                   [rewrite = rewrite](StepPlan& p, PlannedFeeds) { rewrite(p); });
+      EXPECT_GT(distance(wrong, right), 1e-4) << name << " " << &rewrite - &rewrites[0].second;
+    }
+  }
+}
+
+// Another position of the query moves all scores of a head alike, which a softmax does not see:
+// only a cap tells.
+TEST(Cached, alibi_counts_the_distance_of_planned_positions) {
+  const auto moved = [](double cap, int keys, int query) {
+    return rewritten("gen:alibi:1", Arithmetic::row, [=](StepPlan& plan, PlannedFeeds) {
+      for (int l = 0; l < static_cast<int>(plan.rules.size()); ++l) {
+        own_positions(plan, l).query[0] += query;
+        plan.rules[static_cast<std::size_t>(l)].score_cap = cap;
+      }
+      for (SlotView& view : plan.views) {
+        for (int& position : view.positions) position += keys;
+      }
+    });
+  };
+  for (const double cap : {0.0, 1.0}) {
+    const auto right = moved(cap, 0, 0);
+    EXPECT_EQ(moved(cap, 7, 7).values, right.values);
+    EXPECT_EQ(moved(cap, -900, -900).values, right.values);
+  }
+  EXPECT_LT(distance(moved(0, 0, 7), moved(0, 0, 0)), 1e-5);
+  EXPECT_GT(distance(moved(1, 0, 7), moved(1, 0, 0)), 1e-4);
+  EXPECT_GT(distance(moved(1, 7, 0), moved(1, 0, 0)), 1e-4);
+}
+
+TEST(Cached, constants_that_a_model_lacks_break_the_engine) {
+  const std::tuple<std::string_view, std::string_view, void (*)(StepPlan&)> rewrites[] = {
+      {"a base too many", "gen:two-bases:1", [](StepPlan& p) { p.rules[0].rotary_base = 2; }},
+      {"a base below none", "gen:two-bases:1", [](StepPlan& p) { p.rules[1].rotary_base = -2; }},
+      {"a second base", "gen:wide:1", [](StepPlan& p) { p.rules[0].rotary_base = 1; }},
+      {"a base where nothing rotates", "gen:one-head:1",
+       [](StepPlan& p) { p.rules[0].rotary_base = 0; }},
+      {"a norm of heads", "gen:wide:1", [](StepPlan& p) { p.rules[1].head_norm = true; }},
+      {"a slope too few", "gen:alibi:1", [](StepPlan& p) { p.rules[0].slopes.pop_back(); }},
+      {"a slope too many", "gen:alibi:1", [](StepPlan& p) { p.rules[0].slopes.push_back(1); }},
+      {"a key without a position", "gen:alibi:1",
+       [](StepPlan& p) { p.views[0].positions.pop_back(); }},
+      {"slopes without positions", "gen:wide:1",
+       [](StepPlan& p) { p.rules[0].slopes.assign(p.kv_head_of.size(), 1); }},
+  };
+  for (const auto& [what, name, rewrite] : rewrites) {
+    const auto with = [rewrite = rewrite](StepPlan& plan, PlannedFeeds) { rewrite(plan); };
+    EXPECT_THROW((void)rewritten(name, Arithmetic::row, with), EngineError) << what;
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 #include "engine/error.h"
 #include "engine/model.h"
@@ -15,6 +16,9 @@ namespace {
 // No dimension of a decoder that fits into kBytesMax is larger; keeps all products below 2^63.
 constexpr int kDimensionMax = 1 << 24;
 constexpr int kLayersMax = 4096;
+// Caps and factors that leave numbers of ordinary size within what a float can hold.
+constexpr double kFactorMin = 1e-3;
+constexpr double kFactorMax = 1e6;
 
 void in_range(std::string_view where, std::string_view field, std::int64_t value, int most) {
   if (value >= 1 && value <= most) return;
@@ -39,9 +43,30 @@ void divisions(const Config& c, std::string_view where) {
     throw bad_input({where, "query_heads", fmt::format("a multiple of kv_heads {}", c.kv_heads),
                      fmt::format("{}", c.query_heads)});
   }
-  if (c.positions == Positions::rotary && c.head_size % 2 != 0) {
+  if (c.rotary_dimensions < 0 || c.rotary_dimensions > c.head_size ||
+      c.rotary_dimensions % 2 != 0) {
+    throw bad_input({where, "rotary_dimensions",
+                     fmt::format("0 (all) or an even number up to head_size {}", c.head_size),
+                     fmt::format("{}", c.rotary_dimensions)});
+  }
+  if (c.positions == Positions::rotary && c.rotated() % 2 != 0) {
     throw bad_input({where, "head_size", "an even number for rotary positions",
                      fmt::format("{}", c.head_size)});
+  }
+}
+
+// Written so that a NaN is refused.
+void factors(const Config& c, std::string_view where) {
+  const auto ordinary = [](double value) { return value >= kFactorMin && value <= kFactorMax; };
+  const std::string range = fmt::format("from {} to {}", kFactorMin, kFactorMax);
+  for (const auto& [field, cap] :
+       {std::pair{"attention_cap", c.attention_cap}, std::pair{"logit_cap", c.logit_cap}}) {
+    if (cap == 0.0 || ordinary(cap)) continue;
+    throw bad_input({where, field, "0 (none) or " + range, fmt::format("{}", cap)});
+  }
+  if (!ordinary(c.embedding_scale)) {
+    throw bad_input(
+        {where, "embedding_scale", "a number " + range, fmt::format("{}", c.embedding_scale)});
   }
 }
 
@@ -54,6 +79,12 @@ void numbers(const Config& c, std::string_view where) {
     throw bad_input(
         {where, "rotary_base", "a finite number above 1", fmt::format("{}", c.rotary_base)});
   }
+  const double windowed = c.rotary_base_windowed;
+  if (!(windowed == 0.0 || (windowed > 1.0 && std::isfinite(windowed)))) {
+    throw bad_input({where, "rotary_base_windowed", "0 (rotary_base) or a finite number above 1",
+                     fmt::format("{}", windowed)});
+  }
+  factors(c, where);
   if (c.windows.size() != static_cast<std::size_t>(c.layers)) {
     throw bad_input({where, "windows", fmt::format("one number a layer, {}", c.layers),
                      fmt::format("{}", c.windows.size())});

@@ -2,14 +2,17 @@
 // The shape of a decoder: every number and choice that its weights do not hold.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
 namespace kvcheck {
 
-enum class Norm { layer, rms };                  // LayerNorm with shift, or RMSNorm without
-enum class Positions { none, learned, rotary };  // how a position enters
+enum class Norm { layer, rms };  // LayerNorm with shift, or RMSNorm without
+// How a position enters: a learned row that is added, a rotation of queries and keys, or (ALiBi) a
+// score that falls with the distance between query and key.
+enum class Positions { none, learned, rotary, alibi };
 enum class RotaryPairs { interleaved, halves };  // (2i, 2i+1), or (i, i + head_size/2)
 enum class Mlp { gelu_tanh, swiglu };
 enum class Output { tied, separate };  // tied: the transpose of the embedding
@@ -29,6 +32,8 @@ struct Config {
   Positions positions = Positions::learned;
   RotaryPairs rotary_pairs = RotaryPairs::halves;
   double rotary_base = 10000.0;
+  double rotary_base_windowed = 0.0;  // of layers with a window, as in Gemma 3; 0 = rotary_base
+  int rotary_dimensions = 0;          // first ones of each head that are rotated; 0 = all
   Mlp mlp = Mlp::gelu_tanh;
   bool qkv_bias = false;
   bool attention_output_bias = false;
@@ -36,6 +41,11 @@ struct Config {
   Output output = Output::tied;
   std::vector<int>
       windows;  // [layers]; a query sees itself and windows[l] - 1 positions before, 0 = all
+  bool head_norm = false;  // RMSNorm over each head of queries and keys, before a rotation (Qwen3)
+  // A score, scaled and with its bias, becomes cap x tanh(score / cap); 0 = it stays (Gemma 2).
+  double attention_cap = 0.0;
+  double logit_cap = 0.0;        // likewise of the logits
+  double embedding_scale = 1.0;  // factor on the embedding's rows (Gemma: the root of the width)
 
   bool operator==(const Config&) const = default;
 
@@ -46,6 +56,19 @@ struct Config {
   [[nodiscard]] int first_visible(int layer, int position) const {
     const int window = windows[static_cast<std::size_t>(layer)];
     return window == 0 || position < window ? 0 : position - window + 1;
+  }
+  // Dimensions of each head that are rotated.
+  [[nodiscard]] int rotated() const {
+    return rotary_dimensions == 0 ? head_size : rotary_dimensions;
+  }
+  // The rotary bases that there are, and which of them is a layer's.
+  [[nodiscard]] std::vector<double> rotary_bases() const {
+    if (positions != Positions::rotary) return {};
+    if (rotary_base_windowed == 0.0) return {rotary_base};
+    return {rotary_base, rotary_base_windowed};
+  }
+  [[nodiscard]] int rotary_base_of(int layer) const {
+    return rotary_base_windowed > 0.0 && windows[static_cast<std::size_t>(layer)] > 0 ? 1 : 0;
   }
 };
 
@@ -61,7 +84,10 @@ void validate(const Config& config, std::string_view where);
 
 [[nodiscard]] constexpr std::string_view name(Norm v) { return v == Norm::layer ? "layer" : "rms"; }
 [[nodiscard]] constexpr std::string_view name(Positions v) {
-  return v == Positions::none ? "none" : v == Positions::learned ? "learned" : "rotary";
+  return v == Positions::none      ? "none"
+         : v == Positions::learned ? "learned"
+         : v == Positions::rotary  ? "rotary"
+                                   : "alibi";
 }
 [[nodiscard]] constexpr std::string_view name(RotaryPairs v) {
   return v == RotaryPairs::interleaved ? "interleaved" : "halves";

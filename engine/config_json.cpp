@@ -21,37 +21,44 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kFormat = "kvcheck-model-1";
 
-enum class Presence { required, optional };
+// Optional keys are always written, rare ones only where they say something: the text of a model
+// without what they are for, and the hash over it, is what it was before there were such keys.
+enum class Presence { required, optional, rare };
 
-// Calls visit(key, field, presence) for every field, in the order of the text. C is Config, const
-// or not.
-template <typename C, typename Visit>
-void visit_fields(C& c, Visit&& visit) {
+// Calls visit(key, member, presence) for every field, in the order of the text.
+template <typename Visit>
+void visit_fields(Visit&& visit) {
   using enum Presence;
-  visit("vocabulary", c.vocabulary, required);
-  visit("width", c.width, required);
-  visit("layers", c.layers, required);
-  visit("query_heads", c.query_heads, required);
-  visit("kv_heads", c.kv_heads, required);
-  visit("head_size", c.head_size, required);
-  visit("mlp_width", c.mlp_width, required);
-  visit("context", c.context, required);
-  visit("norm", c.norm, required);
-  visit("norm_epsilon", c.norm_epsilon, optional);
-  visit("positions", c.positions, required);
-  visit("rotary_pairs", c.rotary_pairs, optional);
-  visit("rotary_base", c.rotary_base, optional);
-  visit("mlp", c.mlp, required);
-  visit("qkv_bias", c.qkv_bias, optional);
-  visit("attention_output_bias", c.attention_output_bias, optional);
-  visit("mlp_bias", c.mlp_bias, optional);
-  visit("output", c.output, required);
-  visit("windows", c.windows, optional);
+  visit("vocabulary", &Config::vocabulary, required);
+  visit("width", &Config::width, required);
+  visit("layers", &Config::layers, required);
+  visit("query_heads", &Config::query_heads, required);
+  visit("kv_heads", &Config::kv_heads, required);
+  visit("head_size", &Config::head_size, required);
+  visit("mlp_width", &Config::mlp_width, required);
+  visit("context", &Config::context, required);
+  visit("norm", &Config::norm, required);
+  visit("norm_epsilon", &Config::norm_epsilon, optional);
+  visit("positions", &Config::positions, required);
+  visit("rotary_pairs", &Config::rotary_pairs, optional);
+  visit("rotary_base", &Config::rotary_base, optional);
+  visit("rotary_base_windowed", &Config::rotary_base_windowed, rare);
+  visit("rotary_dimensions", &Config::rotary_dimensions, rare);
+  visit("mlp", &Config::mlp, required);
+  visit("qkv_bias", &Config::qkv_bias, optional);
+  visit("attention_output_bias", &Config::attention_output_bias, optional);
+  visit("mlp_bias", &Config::mlp_bias, optional);
+  visit("output", &Config::output, required);
+  visit("windows", &Config::windows, optional);
+  visit("head_norm", &Config::head_norm, rare);
+  visit("attention_cap", &Config::attention_cap, rare);
+  visit("logit_cap", &Config::logit_cap, rare);
+  visit("embedding_scale", &Config::embedding_scale, rare);
 }
 
 constexpr auto choices(Norm) { return std::array{Norm::layer, Norm::rms}; }
 constexpr auto choices(Positions) {
-  return std::array{Positions::none, Positions::learned, Positions::rotary};
+  return std::array{Positions::none, Positions::learned, Positions::rotary, Positions::alibi};
 }
 constexpr auto choices(RotaryPairs) {
   return std::array{RotaryPairs::interleaved, RotaryPairs::halves};
@@ -117,8 +124,7 @@ void require_format(const Json& object, std::string_view where) {
 
 std::vector<std::string_view> known_keys() {
   std::vector<std::string_view> keys{"format"};
-  const Config any;
-  visit_fields(any, [&](std::string_view key, const auto&, Presence) { keys.push_back(key); });
+  visit_fields([&](std::string_view key, auto, Presence) { keys.push_back(key); });
   return keys;
 }
 
@@ -126,8 +132,10 @@ std::vector<std::string_view> known_keys() {
 
 std::string config_text(const Config& config) {
   std::string text = fmt::format("{{\n  \"format\": \"{}\"", kFormat);
-  visit_fields(config, [&](std::string_view key, const auto& field, Presence) {
-    text += fmt::format(",\n  \"{}\": {}", key, text_of(field));
+  const Config usual;
+  visit_fields([&](std::string_view key, auto member, Presence presence) {
+    if (presence == Presence::rare && config.*member == usual.*member) return;
+    text += fmt::format(",\n  \"{}\": {}", key, text_of(config.*member));
   });
   return text + "\n}";
 }
@@ -138,9 +146,9 @@ Config parse_config(std::string_view text, std::string_view where) {
   require_format(object, where);
   require_known_keys(object, known_keys(), {where, "configuration"});
   Config config;
-  visit_fields(config, [&](std::string_view key, auto& field, Presence presence) {
+  visit_fields([&](std::string_view key, auto member, Presence presence) {
     const Json* value = find_key(object, key);
-    if (value) return read(*value, {where, key}, field);
+    if (value) return read(*value, {where, key}, config.*member);
     if (presence == Presence::required) throw bad_value({where, key}, "a value", nullptr);
   });
   // A layer count too large to be true is left to validate(), before anything is allocated for it.

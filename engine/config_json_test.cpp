@@ -2,6 +2,7 @@
 // Configurations survive as text, and every wrong text is called wrong for the right reason.
 #include "engine/config_json.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -36,6 +37,27 @@ constexpr const char* kTinyText = R"({
 })";
 
 TEST(ConfigText, has_all_keys_in_one_order) { EXPECT_EQ(config_text(tiny_config()), kTinyText); }
+
+TEST(ConfigText, has_rare_keys_where_they_say_something) {
+  const std::pair<std::string, void (*)(Config&)> rare[] = {
+      {"\"rotary_base_windowed\": 100.0", [](Config& c) { c.rotary_base_windowed = 100; }},
+      {"\"rotary_dimensions\": 2", [](Config& c) { c.rotary_dimensions = 2; }},
+      {"\"head_norm\": true", [](Config& c) { c.head_norm = true; }},
+      {"\"attention_cap\": 50.0", [](Config& c) { c.attention_cap = 50; }},
+      {"\"logit_cap\": 30.0", [](Config& c) { c.logit_cap = 30; }},
+      {"\"embedding_scale\": 2.5", [](Config& c) { c.embedding_scale = 2.5; }},
+  };
+  for (const auto& [line, change] : rare) {
+    Config config = tiny_config();
+    config.head_size = 2;
+    const std::string usual = config_text(config);
+    change(config);
+    const std::string text = config_text(config);
+    EXPECT_THAT(text, testing::HasSubstr(line));
+    EXPECT_EQ(text.size(), usual.size() + line.size() + 4) << line;  // a comma, an end, two spaces
+    EXPECT_EQ(parse_config(text, "c"), config) << line;
+  }
+}
 
 RC_GTEST_PROP(ConfigText, is_undone_by_parse_config, (std::uint64_t seed)) {
   const Config config = random_config(seed);
@@ -99,8 +121,9 @@ const Wrong kWrong[] = {
      {"\"norm_epsilon\"", "\"norm_eps\""},
      "c: unknown key in configuration, expected one of format, vocabulary, width, layers, "
      "query_heads, kv_heads, head_size, mlp_width, context, norm, norm_epsilon, positions, "
-     "rotary_pairs, rotary_base, mlp, qkv_bias, attention_output_bias, mlp_bias, output, windows, "
-     "got \"norm_eps\""},
+     "rotary_pairs, rotary_base, rotary_base_windowed, rotary_dimensions, mlp, qkv_bias, "
+     "attention_output_bias, mlp_bias, output, windows, head_norm, attention_cap, logit_cap, "
+     "embedding_scale, got \"norm_eps\""},
     {"a_key_twice",
      {"\"width\": 1", "\"width\": 1, \"width\": 1"},
      "c: key \"width\", expected it once, got it again"},
@@ -152,8 +175,9 @@ const Wrong kWrong[] = {
      "c: norm, expected \"layer\" or \"rms\", got \"batch\""},
     {"a_number_for_a_norm", {"\"rms\"", "1"}, "c: norm, expected \"layer\" or \"rms\", got 1"},
     {"unknown_positions",
-     {"\"none\"", "\"alibi\""},
-     "c: positions, expected \"none\" or \"learned\" or \"rotary\", got \"alibi\""},
+     {"\"none\"", "\"absolute\""},
+     "c: positions, expected \"none\" or \"learned\" or \"rotary\" or \"alibi\", got "
+     "\"absolute\""},
     {"unknown_rotary_pairs",
      {"\"halves\"", "\"Halves\""},
      "c: rotary_pairs, expected \"interleaved\" or \"halves\", got \"Halves\""},
@@ -173,6 +197,30 @@ const Wrong kWrong[] = {
     {"explicit_windows_for_no_layer",
      {"[0]", "[]"},
      "c: windows, expected one number a layer, 1, got 0"},
+    {"a_text_for_a_windowed_base",
+     {"\"windows\"", "\"rotary_base_windowed\": \"1e4\", \"windows\""},
+     "c: rotary_base_windowed, expected a number, got \"1e4\""},
+    {"a_windowed_base_out_of_range",
+     {"\"windows\"", "\"rotary_base_windowed\": 0.5, \"windows\""},
+     "c: rotary_base_windowed, expected 0 (rotary_base) or a finite number above 1, got 0.5"},
+    {"a_fraction_of_dimensions",
+     {"\"windows\"", "\"rotary_dimensions\": 0.5, \"windows\""},
+     "c: rotary_dimensions, expected a whole number of 32 bits, got 0.5"},
+    {"more_dimensions_than_a_head_has",
+     {"\"windows\"", "\"rotary_dimensions\": 2, \"windows\""},
+     "c: rotary_dimensions, expected 0 (all) or an even number up to head_size 1, got 2"},
+    {"a_number_for_a_head_norm",
+     {"\"windows\"", "\"head_norm\": 1, \"windows\""},
+     "c: head_norm, expected true or false, got 1"},
+    {"null_for_an_attention_cap",
+     {"\"windows\"", "\"attention_cap\": null, \"windows\""},
+     "c: attention_cap, expected a number, got null"},
+    {"a_logit_cap_out_of_range",
+     {"\"windows\"", "\"logit_cap\": -30, \"windows\""},
+     "c: logit_cap, expected 0 (none) or from 0.001 to 1000000, got -30"},
+    {"a_flag_for_an_embedding_scale",
+     {"\"windows\"", "\"embedding_scale\": true, \"windows\""},
+     "c: embedding_scale, expected a number, got true"},
     {"too_many_layers",
      {"\"layers\": 1", "\"layers\": 2147483647"},
      "c: layers, expected 1 to 4096, got 2147483647"},

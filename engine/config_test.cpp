@@ -78,6 +78,32 @@ const Wrong kWrong[] = {
      "c: rotary_base, expected a finite number above 1, got inf"},
     {"rotary_base_nan", [](Config& c) { c.rotary_base = kNan; },
      "c: rotary_base, expected a finite number above 1, got nan"},
+    {"rotary_base_windowed_1", [](Config& c) { c.rotary_base_windowed = 1; },
+     "c: rotary_base_windowed, expected 0 (rotary_base) or a finite number above 1, got 1"},
+    {"a_negative_rotary_base_windowed", [](Config& c) { c.rotary_base_windowed = -100; },
+     "c: rotary_base_windowed, expected 0 (rotary_base) or a finite number above 1, got -100"},
+    {"an_infinite_rotary_base_windowed", [](Config& c) { c.rotary_base_windowed = kInfinity; },
+     "c: rotary_base_windowed, expected 0 (rotary_base) or a finite number above 1, got inf"},
+    {"rotary_base_windowed_nan", [](Config& c) { c.rotary_base_windowed = kNan; },
+     "c: rotary_base_windowed, expected 0 (rotary_base) or a finite number above 1, got nan"},
+    {"odd_rotary_dimensions", [](Config& c) { c.head_size = 4, c.rotary_dimensions = 3; },
+     "c: rotary_dimensions, expected 0 (all) or an even number up to head_size 4, got 3"},
+    {"too_many_rotary_dimensions", [](Config& c) { c.head_size = 4, c.rotary_dimensions = 6; },
+     "c: rotary_dimensions, expected 0 (all) or an even number up to head_size 4, got 6"},
+    {"negative_rotary_dimensions", [](Config& c) { c.head_size = 4, c.rotary_dimensions = -2; },
+     "c: rotary_dimensions, expected 0 (all) or an even number up to head_size 4, got -2"},
+    {"a_negative_attention_cap", [](Config& c) { c.attention_cap = -1; },
+     "c: attention_cap, expected 0 (none) or from 0.001 to 1000000, got -1"},
+    {"a_tiny_attention_cap", [](Config& c) { c.attention_cap = 1e-4; },
+     "c: attention_cap, expected 0 (none) or from 0.001 to 1000000, got 0.0001"},
+    {"attention_cap_nan", [](Config& c) { c.attention_cap = kNan; },
+     "c: attention_cap, expected 0 (none) or from 0.001 to 1000000, got nan"},
+    {"an_infinite_logit_cap", [](Config& c) { c.logit_cap = kInfinity; },
+     "c: logit_cap, expected 0 (none) or from 0.001 to 1000000, got inf"},
+    {"no_embedding_scale", [](Config& c) { c.embedding_scale = 0; },
+     "c: embedding_scale, expected a number from 0.001 to 1000000, got 0"},
+    {"embedding_scale_nan", [](Config& c) { c.embedding_scale = kNan; },
+     "c: embedding_scale, expected a number from 0.001 to 1000000, got nan"},
     {"no_windows", [](Config& c) { c.windows.clear(); },
      "c: windows, expected one number a layer, 1, got 0"},
     {"too_many_windows",
@@ -152,6 +178,33 @@ TEST(Config, a_window_counts_the_query_itself) {
   EXPECT_EQ(config.first_visible(2, 7), 5);
 }
 
+TEST(Config, an_odd_head_may_rotate_in_part) {
+  Config config = tiny_config();
+  config.positions = Positions::rotary;
+  config.head_size = 5;
+  config.rotary_dimensions = 4;
+  EXPECT_EQ(error_of([&] { validate(config, "c"); }), "no error");
+  EXPECT_EQ(config.rotated(), 4);
+  config.rotary_dimensions = 0;
+  EXPECT_EQ(config.rotated(), 5);
+}
+
+TEST(Config, layers_with_a_window_may_have_a_rotary_base_of_their_own) {
+  Config config = tiny_config();
+  config.layers = 3;
+  config.windows = {4, 0, 2};
+  EXPECT_EQ(config.rotary_bases(), std::vector<double>{}) << "nothing rotates";
+  config.positions = Positions::rotary;
+  config.rotary_base = 500;
+  EXPECT_EQ(config.rotary_bases(), std::vector<double>{500});
+  for (int l = 0; l < 3; ++l) EXPECT_EQ(config.rotary_base_of(l), 0);
+  config.rotary_base_windowed = 20;
+  EXPECT_EQ(config.rotary_bases(), (std::vector<double>{500, 20}));
+  EXPECT_EQ(config.rotary_base_of(0), 1);
+  EXPECT_EQ(config.rotary_base_of(1), 0);
+  EXPECT_EQ(config.rotary_base_of(2), 1);
+}
+
 TEST(Config, a_cache_holds_keys_and_values_of_every_layer) {
   Config config = tiny_config();
   config.layers = 2;
@@ -169,6 +222,7 @@ TEST(Config, choices_have_the_names_of_the_file_format) {
   EXPECT_EQ(name(Positions::none), "none");
   EXPECT_EQ(name(Positions::learned), "learned");
   EXPECT_EQ(name(Positions::rotary), "rotary");
+  EXPECT_EQ(name(Positions::alibi), "alibi");
   EXPECT_EQ(name(RotaryPairs::interleaved), "interleaved");
   EXPECT_EQ(name(RotaryPairs::halves), "halves");
   EXPECT_EQ(name(Mlp::gelu_tanh), "gelu-tanh");

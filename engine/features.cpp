@@ -62,6 +62,31 @@ constexpr std::array kRows{
           c.query_heads = 4;
           c.head_size = 2;
         }},
+    Row{Feature::alibi, "alibi", [](const Config& c) { return c.positions == Positions::alibi; },
+        [](Config& c) { c.positions = Positions::alibi; }},
+    Row{Feature::head_norm, "head-norm", [](const Config& c) { return c.head_norm; },
+        [](Config& c) { c.head_norm = true; }},
+    Row{Feature::score_cap, "score-cap", [](const Config& c) { return c.attention_cap > 0; },
+        [](Config& c) { c.attention_cap = 2; }},
+    Row{Feature::logit_cap, "logit-cap", [](const Config& c) { return c.logit_cap > 0; },
+        [](Config& c) { c.logit_cap = 5; }},
+    Row{Feature::embedding_scale, "embedding-scale",
+        [](const Config& c) { return c.embedding_scale != 1; },
+        [](Config& c) { c.embedding_scale = 2; }},
+    Row{Feature::partial_rotary, "partial-rotary",
+        [](const Config& c) {
+          return c.positions == Positions::rotary && c.rotated() < c.head_size;
+        },
+        [](Config& c) { c.rotary_dimensions = 2; }},
+    Row{Feature::two_bases, "two-bases",
+        [](const Config& c) {
+          return c.rotary_bases().size() > 1 &&
+                 any_window(c, [](int window, int) { return window > 0; });
+        },
+        [](Config& c) {
+          c.rotary_base_windowed = 100;
+          c.windows[0] = kWindow;
+        }},
 };
 static_assert(kRows.size() == static_cast<std::size_t>(Feature::count));
 

@@ -14,14 +14,21 @@
 namespace kvcheck {
 
 enum class Feature : std::uint8_t {
-  learned,       // learned positions
-  rotary,        // rotary positions
-  positions,     // either of them: logits depend on where a token stands
-  window,        // a layer with a window shorter than the context
-  global,        // a layer without one
-  two_layers,    // at least two layers
-  kv_heads,      // several K/V heads
-  shared_heads,  // several K/V heads, each of which serves several query heads
+  learned,          // learned positions
+  rotary,           // rotary positions
+  positions,        // either of them: logits depend on where a token stands
+  window,           // a layer with a window shorter than the context
+  global,           // a layer without one
+  two_layers,       // at least two layers
+  kv_heads,         // several K/V heads
+  shared_heads,     // several K/V heads, each of which serves several query heads
+  alibi,            // scores that fall with the distance
+  head_norm,        // queries and keys normed head by head
+  score_cap,        // soft cap of scores
+  logit_cap,        // soft cap of logits
+  embedding_scale,  // factor on the embedding other than 1
+  partial_rotary,   // rotary positions of some dimensions only
+  two_bases,        // another rotary base in layers with a window
   count,
 };
 

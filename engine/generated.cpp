@@ -183,6 +183,60 @@ Config single_context(Draw& draw) {
   return with_windows(c, draw);
 }
 
+// What only some decoders have. The other families never draw it: their models stay what they are.
+
+Config alibi(Draw& draw) {
+  Config c = any(draw);
+  std::tie(c.query_heads, c.kv_heads) =
+      draw.next_of({std::pair{3, 1}, std::pair{4, 2}, std::pair{6, 3}, std::pair{8, 4}});
+  c.positions = Positions::alibi;
+  return c;
+}
+
+Config head_norm(Draw& draw) {
+  Config c = any(draw);
+  c.positions = Positions::rotary;
+  c.head_size = draw.next_of({4, 6, 8});
+  c.head_norm = true;
+  return c;
+}
+
+Config soft_caps(Draw& draw) {
+  Config c = any(draw);
+  c.attention_cap = draw.next_of({1.0, 4.0, 50.0});
+  c.logit_cap = draw.next_of({2.0, 30.0});
+  return c;
+}
+
+Config scaled_embedding(Draw& draw) {
+  Config c = any(draw);
+  c.embedding_scale = draw.next_one_in(2) ? std::sqrt(c.width) : 0.5;
+  return c;
+}
+
+Config partial_rotary(Draw& draw) {
+  Config c = any(draw);
+  c.positions = Positions::rotary;
+  c.head_size = draw.next_of({4, 6, 8});
+  c.rotary_dimensions = 2 * draw.next_in({1, c.head_size / 2 - 1});
+  return c;
+}
+
+// Layers with a window and without one take turns, as in Gemma 3. Two dimensions would turn alike
+// by any base.
+Config two_bases(Draw& draw) {
+  Config c = draw_shape(draw);
+  c.layers = draw.next_in({2, 4});
+  c.head_size = draw.next_of({4, 6, 8});
+  c.positions = Positions::rotary;
+  c.rotary_base = draw.next_of({10000.0, 500000.0});
+  c.rotary_base_windowed = draw.next_of({10.0, 100.0});
+  const int window = draw.next_in({2, c.context - 1});
+  c.windows.clear();
+  for (int l = 0; l < c.layers; ++l) c.windows.push_back(l % 2 == 0 ? window : 0);
+  return c;
+}
+
 constexpr WeightScales kSmall = {.embedding = 0.1F,
                                  .positions = 0.05F,
                                  .query_key = 0.3F,
@@ -219,15 +273,27 @@ constexpr std::array kFamilies = {
            {.residual = 4.0F, .residual_growth = 4.0F}},
     Family{"grouped-heads", "several query heads on each of several K/V heads", grouped_heads},
     Family{"one-token", "a vocabulary of one: only the position tells rows apart", one_token},
-    Family{"full-context", "a context so short that every run fills it", full_context},
+    Family{.id = "full-context",
+           .summary = "a context so short that every run fills it",
+           .config = full_context,
+           .in_default_set = false},
     Family{"windowed", "another window in each layer: one row, two rows, all rows", windowed},
     Family{"one-head", "one head and no positions: the barest attention", one_head},
-    Family{"biased", "a bias on every product that can have one", biased},
+    Family{.id = "biased",
+           .summary = "a bias on every product that can have one",
+           .config = biased,
+           .in_default_set = false},
     Family{"deep", "eight narrow layers", deep},
     Family{"wide", "two wide layers", wide},
     Family{"single-context", "a context of one: nothing to reuse, nothing may be", single_context},
+    Family{"alibi", "scores that fall with the distance of keys (ALiBi)", alibi},
+    Family{"head-norm", "a norm over each head of queries and keys", head_norm},
+    Family{"softcap", "soft caps on scores and logits", soft_caps, {.query_key = 2.0F}},
+    Family{"embedding-scale", "embeddings that are scaled", scaled_embedding},
+    Family{"partial-rotary", "heads of which only the first dimensions rotate", partial_rotary},
+    Family{"two-bases", "one rotary base for layers with a window, one for others", two_bases},
 };
-static_assert(kFamilies.size() <= kDefaultSetSize);
+static_assert(std::ranges::count_if(kFamilies, &Family::in_default_set) == kDefaultSetSize);
 
 // Weights. A rule turns a normal number into an entry of one tensor.
 
@@ -326,12 +392,6 @@ std::uint64_t seed_named(std::string_view name, std::string_view text) {
   return seed;
 }
 
-// Some other seed, short enough to be read out.
-std::uint64_t another_seed(std::uint64_t seed, std::uint64_t which) {
-  const std::uint64_t other = hash(seed, stream_of("another seed"), which) >> 40;
-  return other == seed ? other + 1 : other;
-}
-
 }  // namespace
 
 std::span<const Family> families() { return kFamilies; }
@@ -378,10 +438,8 @@ Model<float> generate_model(std::string_view name) {
 
 std::vector<std::string> default_set(std::uint64_t seed) {
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < kDefaultSetSize; ++i) {
-    const std::size_t round = i / kFamilies.size();
-    names.push_back(generated_name(kFamilies[i % kFamilies.size()],
-                                   round == 0 ? seed : another_seed(seed, round)));
+  for (const Family& family : kFamilies) {
+    if (family.in_default_set) names.push_back(generated_name(family, seed));
   }
   return names;
 }

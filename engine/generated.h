@@ -40,11 +40,14 @@ struct Family {
   std::string_view summary;
   Config (*config)(Draw& draw);
   WeightScales scales = {};
+  // Left out where every model does what the family is for: each fills its context, and about half
+  // have each bias.
+  bool in_default_set = true;
 };
 
 // In table order, which default_set() follows. Whatever the seed, the families together have every
-// norm, position kind, rotary pairing, MLP and output, each bias, and layers with and without
-// windows.
+// norm, position kind, rotary pairing, MLP and output, each bias, head norms, caps, scaled
+// embeddings, partial rotation, two rotary bases, and layers with and without windows.
 [[nodiscard]] std::span<const Family> families();
 
 // Random weights for any valid shape. Each tensor has a stream of its own, so that its numbers do
@@ -72,8 +75,7 @@ struct GeneratedName {
 // How many generated models a run without a model checks.
 inline constexpr int kDefaultSetSize = 20;
 
-// The names of that many models, all different: every family with `seed` itself, then the first
-// families again with seeds derived from it.
+// The names of that many models: every family of the set, in table order, with this seed.
 [[nodiscard]] std::vector<std::string> default_set(std::uint64_t seed);
 
 // The first `count` tokens of the random sequence (seed, index).

@@ -112,6 +112,7 @@ template <Scalar T>
 struct CacheFeed {
   KvCache<T>* cache;
   std::span<const int> tokens;
+  int reused = 0;  // rows that prefix reuse provided before them in this step
 };
 
 }  // namespace kvcheck

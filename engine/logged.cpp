@@ -79,13 +79,17 @@ template <Scalar T>
 Logged<T>::Logged(const Model<T>& model, const Ops<T>& ops)
     : model_(model),
       ops_(ops),
-      rotary_(rotary_table<T>(model.config)),
+      rotary_(rotary_tables<T>(model.config)),
       epsilon_(static_cast<T>(model.config.norm_epsilon)),
       scale_(static_cast<T>(1.0L / std::sqrt(static_cast<long double>(model.config.head_size)))),
       query_row_(static_cast<std::size_t>(model.config.query_width())),
       attended_row_(query_row_.size()) {
   for (int h = 0; h < model.config.query_heads; ++h) {
     kv_head_of_.push_back(h / model.config.group());
+  }
+  if (model.config.positions != Positions::alibi) return;
+  for (const long double slope : alibi_slopes(model.config.query_heads)) {
+    slopes_.push_back(static_cast<T>(slope));
   }
 }
 
@@ -107,6 +111,7 @@ View<const T> Logged<T>::logits(std::span<const LoggedRow> log, int answered,
   observe(Site::final_norm, -1, normed);
   const View<T> found = logits_.reshape(answered, config.vocabulary);
   ops_.product(normed, model_.output, no_bias_, found);
+  if (config.logit_cap > 0) ops_.soft_cap(found, static_cast<T>(config.logit_cap));
   observe(Site::logits, -1, found);
   return found;
 }
@@ -115,11 +120,14 @@ template <Scalar T>
 void Logged<T>::embed(std::span<const LoggedRow> log) {
   const Config& config = model_.config;
   const View<T> x = x_.reshape(static_cast<int>(log.size()), config.width);
+  const T scale = static_cast<T>(config.embedding_scale);
   positions_.clear();
   for (int r = 0; r < x.rows; ++r) {
     const LoggedRow& logged = log[static_cast<std::size_t>(r)];
     positions_.push_back(logged.position);
-    for (int f = 0; f < config.width; ++f) x.feature(f)[r] = model_.embedding(logged.token, f);
+    for (int f = 0; f < config.width; ++f) {
+      x.feature(f)[r] = model_.embedding(logged.token, f) * scale;
+    }
   }
   observe(Site::embedding, -1, x);
   if (config.positions == Positions::learned) {
@@ -147,8 +155,13 @@ void Logged<T>::attention(int layer, std::span<const LoggedRow> log) {
   ops_.product(normed, weights.query.weight, weights.query.bias, query);
   ops_.product(normed, weights.key.weight, weights.key.bias, key);
   ops_.product(normed, weights.value.weight, weights.value.bias, value);
+  if (config.head_norm) {
+    normalize_heads(ops_, weights.query_norm, epsilon_, query);
+    normalize_heads(ops_, weights.key_norm, epsilon_, key);
+  }
   if (config.positions == Positions::rotary) {
-    rotate(rotary_, config.rotary_pairs, positions_, config.head_size, query);
+    const auto base = static_cast<std::size_t>(config.rotary_base_of(layer));
+    rotate(*rotary_[base], config.rotary_pairs, positions_, config.head_size, query);
   }
   observe(Site::query, layer, query);
   observe(Site::key, layer, key);
@@ -213,22 +226,38 @@ void Logged<T>::attend_row(int layer, int row, std::span<const SeenRow> visible)
     (*observer_)({site, layer, row, rows.data(), keys, width, width, 1});
   };
   scores_.resize(visible.size() * static_cast<std::size_t>(heads.query_heads));
-  place_rows(visible);
+  place_rows(layer, visible);
   const CachedRows<T> seen_keys{seen_keys_.data(), config.kv_width(), seen_, kv_head_of_};
   const CachedRows<T> seen_values{seen_values_.data(), config.kv_width(), seen_, kv_head_of_};
   observe_rows(Site::cached_key, seen_keys_);
   observe_rows(Site::cached_value, seen_values_);
   ops_.cached_scores(heads, query_row_.data(), seen_keys, scale_, scores_.data());
+  bias_and_cap(positions_[static_cast<std::size_t>(row)], visible);
   observe_scores(Site::scores);
   ops_.softmax(heads.query_heads, keys, 1, scores_.data());
   observe_scores(Site::probabilities);
   ops_.cached_mix(heads, scores_.data(), seen_values, attended_row_.data());
 }
 
+// Of the scores of a query at `position`.
+template <Scalar T>
+void Logged<T>::bias_and_cap(int position, std::span<const SeenRow> visible) {
+  const Config& config = model_.config;
+  if (config.positions == Positions::alibi) {
+    distances_.clear();
+    for (const SeenRow& seen : visible) distances_.push_back(position - seen.position);
+    ops_.lower(slopes_, distances_, 1, scores_.data());
+  }
+  if (config.attention_cap > 0) {
+    const int count = config.query_heads * static_cast<int>(visible.size());
+    ops_.soft_cap({scores_.data(), count, 1, count}, static_cast<T>(config.attention_cap));
+  }
+}
+
 // Every visible key where the log says that it stood, from the key without a position: no rotation
 // is ever built on another one.
 template <Scalar T>
-void Logged<T>::place_rows(std::span<const SeenRow> visible) {
+void Logged<T>::place_rows(int layer, std::span<const SeenRow> visible) {
   const Config& config = model_.config;
   const int width = config.kv_width();
   seen_.clear();
@@ -239,7 +268,8 @@ void Logged<T>::place_rows(std::span<const SeenRow> visible) {
     std::copy_n(keys_.data() + from, width, seen_keys_.data() + to);
     std::copy_n(values_.data() + from, width, seen_values_.data() + to);
     if (config.positions == Positions::rotary) {
-      rotate(rotary_, config.rotary_pairs, std::span(&seen.position, 1), config.head_size,
+      const auto base = static_cast<std::size_t>(config.rotary_base_of(layer));
+      rotate(*rotary_[base], config.rotary_pairs, std::span(&seen.position, 1), config.head_size,
              View<T>{seen_keys_.data() + to, 1, width, 1});
     }
   }

@@ -6,12 +6,14 @@
 // ops.h.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
 #include "engine/block.h"
 #include "engine/model.h"
 #include "engine/ops.h"
+#include "engine/rotary_tables.h"
 #include "engine/site.h"
 
 namespace kvcheck {
@@ -61,17 +63,19 @@ class Logged {
   void keep_rows();
   void attend(int layer, std::span<const LoggedRow> log);
   void attend_row(int layer, int row, std::span<const SeenRow> visible);
-  void place_rows(std::span<const SeenRow> visible);
+  void bias_and_cap(int position, std::span<const SeenRow> visible);
+  void place_rows(int layer, std::span<const SeenRow> visible);
   void mlp(int layer);
   void observe(Site site, int layer, View<T> view) const;
 
   const Model<T>& model_;
   const Ops<T>& ops_;
-  const RotaryTable<T> rotary_;
+  const RotaryTables<T> rotary_;
   const T epsilon_;
   const T scale_;
   const Vector<T> no_bias_;
   std::vector<int> kv_head_of_;  // [query heads]
+  std::vector<T> slopes_;        // [query heads], ALiBi only
   const Observer<T>* observer_ = nullptr;
 
   // Work space, kept between calls.
@@ -81,8 +85,9 @@ class Logged {
   // Keys and values as the query at hand sees them: [visible key, kv_width].
   AlignedVector<T> seen_keys_, seen_values_;
   AlignedVector<T> query_row_, attended_row_;
-  AlignedVector<T> scores_;  // [query head][visible key]
-  std::vector<int> seen_;    // 0, 1, 2 ...
+  AlignedVector<T> scores_;              // [query head][visible key]
+  std::vector<int> seen_;                // 0, 1, 2 ...
+  std::vector<std::int64_t> distances_;  // [visible keys]
 };
 
 }  // namespace kvcheck

@@ -100,7 +100,8 @@ Model<float> model_of(Positions positions, int layers, int window = 0) {
   return random_model(config_of(positions, layers, window), WeightScales{}, 5);
 }
 
-constexpr Positions kPositions[] = {Positions::none, Positions::learned, Positions::rotary};
+constexpr Positions kPositions[] = {Positions::none, Positions::learned, Positions::rotary,
+                                    Positions::alibi};
 
 TEST(PlainLog, says_that_every_row_sees_all_before_it) {
   const Log expected{{7, 0, {{0, 0}}}, {5, 1, {{0, 0}, {1, 1}}}};
@@ -122,6 +123,11 @@ void note_features(const Config& config, std::set<std::string>& met) {
   met.insert(std::string(name(config.positions)));
   if (config.positions == Positions::rotary) met.insert(std::string(name(config.rotary_pairs)));
   if (config.kv_heads < config.query_heads) met.insert("grouped");
+  if (config.head_norm) met.insert("head norm");
+  if (config.attention_cap > 0 && config.logit_cap > 0) met.insert("caps");
+  if (config.embedding_scale != 1) met.insert("embedding scale");
+  if (config.rotated() < config.head_size) met.insert("partial rotary");
+  if (config.rotary_bases().size() > 1) met.insert("two bases");
   if (std::ranges::any_of(config.windows, [](int w) { return w > 0; })) met.insert("windows");
 }
 
@@ -147,8 +153,9 @@ TYPED_TEST(LoggedOf, plain_logs_give_the_bits_of_the_plain_oracle) {
       }
     }
   }
-  EXPECT_EQ(met, (std::set<std::string>{"none", "learned", "rotary", "halves", "interleaved",
-                                        "grouped", "windows"}));
+  EXPECT_EQ(met, (std::set<std::string>{"none", "learned", "rotary", "alibi", "halves",
+                                        "interleaved", "grouped", "windows", "head norm", "caps",
+                                        "embedding scale", "partial rotary", "two bases"}));
 }
 
 TYPED_TEST(LoggedOf, matrix_arithmetic_differs_by_rounding_only) {
@@ -267,6 +274,19 @@ TYPED_TEST(LoggedOf, one_rotary_layer_after_a_shift_is_a_recompute_of_the_text_l
     EXPECT_GT(last_rows_apart(found, logged(model, Evicted().dropped, 3)), 1e-4)
         << "renumbered or not must matter";
   }
+}
+
+// Neither a rotation nor a rounding: the distances of the rows that are left are those of the text.
+TYPED_TEST(LoggedOf, one_alibi_layer_after_a_shift_is_a_recompute_of_the_text_left) {
+  using T = TypeParam;
+  const Shifted shifted;
+  const Model<T> model = cast<T>(model_of(Positions::alibi, 1));
+  const auto found = logged(model, shifted.log, 3);
+  const auto expected = uncached(model, shifted.left);
+  const auto size = found.values.size();
+  EXPECT_TRUE(same_bits<T>(found.values, std::span<const T>(expected.values).last(size)));
+  EXPECT_GT(last_rows_apart(found, logged(model, Evicted().dropped, 3)), 1e-4)
+      << "renumbered or not must matter";
 }
 
 TEST(Logged, two_rotary_layers_after_a_shift_are_no_recompute_of_the_text_left) {

@@ -33,7 +33,7 @@ struct Linear {
 // squares + epsilon) * scale, shift empty.
 template <Scalar T>
 struct NormWeights {
-  Vector<T> scale;  // [width]
+  Vector<T> scale;  // [width], or [head_size] for a norm of heads
   Vector<T> shift;  // [width] or empty
 };
 
@@ -43,6 +43,8 @@ struct Layer {
   Linear<T> query;             // [width, query_heads * head_size]
   Linear<T> key;               // [width, kv_heads * head_size]
   Linear<T> value;             // [width, kv_heads * head_size]
+  NormWeights<T> query_norm;   // of each head, [head_size], scale only; with head_norm
+  NormWeights<T> key_norm;     // likewise
   Linear<T> attention_output;  // [query_heads * head_size, width]
   NormWeights<T> mlp_norm;
   Linear<T> mlp_gate;  // [width, mlp_width], SwiGLU only

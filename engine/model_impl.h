@@ -54,6 +54,10 @@ class Walk {
     linear(prefix + "query", Part::attention, width, q, bias, field(&L::query));
     linear(prefix + "key", Part::attention, width, kv, bias, field(&L::key));
     linear(prefix + "value", Part::attention, width, kv, bias, field(&L::value));
+    if (config_.head_norm) {
+      head_norm(prefix + "query_norm", field(&L::query_norm));
+      head_norm(prefix + "key_norm", field(&L::key_norm));
+    }
     linear(prefix + "attention_output", Part::attention, q, width, config_.attention_output_bias,
            field(&L::attention_output));
     norm(prefix + "mlp_norm", field(&L::mlp_norm));
@@ -76,6 +80,12 @@ class Walk {
     at(name + ".scale", Part::norms, 0, config_.width, weights ? &weights->scale : nullptr);
     if (config_.norm == Norm::rms) return;
     at(name + ".shift", Part::norms, 0, config_.width, weights ? &weights->shift : nullptr);
+  }
+
+  // An RMSNorm whatever the other norms are.
+  template <typename N>
+  void head_norm(const std::string& name, N* weights) {
+    at(name + ".scale", Part::norms, 0, config_.head_size, weights ? &weights->scale : nullptr);
   }
 
   template <typename Storage>

@@ -106,6 +106,20 @@ TEST(TensorShapes, leaves_out_what_the_configuration_leaves_out) {
   EXPECT_EQ(named_shapes(tiny_config()), expected);
 }
 
+TEST(TensorShapes, lists_the_norms_of_heads_after_the_values) {
+  Config config = full_config();
+  config.norm = Norm::layer;  // those of heads have no shift all the same
+  config.head_norm = true;
+  const auto shapes = named_shapes(config);
+  ASSERT_EQ(shapes.size(), 2 + 2 * 20 + 3);
+  EXPECT_EQ(shapes[9].first, "layers.0.value.bias");
+  EXPECT_EQ(shapes[10], (NamedShape{"layers.0.query_norm.scale", {5}}));
+  EXPECT_EQ(shapes[11], (NamedShape{"layers.0.key_norm.scale", {5}}));
+  EXPECT_EQ(shapes[12].first, "layers.0.attention_output.weight");
+  EXPECT_EQ(parameter_count(config, Part::norms),
+            parameter_count(full_config(), Part::norms) + 2 * 2 * 5);
+}
+
 TEST(ParameterCount, of_the_four_pattern_decoder_is_368) {
   const Config config = chapter8_config();
   EXPECT_EQ(parameter_count(config), 368);

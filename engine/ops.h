@@ -9,7 +9,9 @@
 // at all rather than multiplied by 0.
 #pragma once
 
+#include <cstdint>
 #include <span>
+#include <vector>
 
 #include "engine/block.h"
 #include "engine/config.h"
@@ -59,11 +61,15 @@ struct Ops {
   void (*gelu_tanh)(View<T> x);                    // in place
   void (*swiglu)(View<const T> gate, View<T> up);  // up = silu(gate) * up
   void (*add)(View<const T> x, View<T> sum);       // sum += x
+  void (*soft_cap)(View<T> x, T cap);              // in place: cap tanh(x / cap)
 
   // Attention of token `last` of every sequence of a block, no cache: scores and probabilities lie
   // as [query head][visible key][sequence].
   void (*scores)(Heads heads, BlockShape shape, View<const T> query, View<const T> key,
                  VisibleTokens visible, T scale, T* scores);
+  // In place: the score of query head h and key k falls by slopes[h] x distances[k].
+  void (*lower)(std::span<const T> slopes, std::span<const std::int64_t> distances, int lanes,
+                T* scores);
   void (*softmax)(int heads, int keys, int lanes, T* scores);  // in place, over the keys
   void (*mix)(Heads heads, BlockShape shape, const T* probabilities, View<const T> value,
               VisibleTokens visible, View<T> out);
@@ -83,26 +89,40 @@ template <Scalar T>
   return arithmetic == Arithmetic::row ? row_ops<T>() : matrix_ops<T>();
 }
 
+// RMSNorm of every head of the rows, in place; the size of a head is that of the norm's scale.
+template <Scalar T>
+void normalize_heads(const Ops<T>& ops, const NormWeights<T>& weights, T epsilon, View<T> x) {
+  const int size = static_cast<int>(weights.scale.size());
+  for (int first = 0; first < x.features; first += size) {
+    const View<T> head{x.feature(first), x.rows, size, x.stride};
+    ops.normalize(head, weights, epsilon, head);
+  }
+}
+
+// Press et al. (arXiv 2108.12409): [heads] 2^(-8 (h + 1) / heads) for a power of two. Otherwise
+// those of the next lower power of two, then every other one of twice as many heads.
+[[nodiscard]] std::vector<long double> alibi_slopes(int heads);
+
 // Positions of a table; beyond, the very same numbers are computed when they are needed. A context
 // of millions would otherwise take longer to set up than what it is set up for.
 inline constexpr int kRotaryPositionsMax = 8192;
 
-// Cosine and sine of every (position, pair), [positions, head_size / 2]: angles position * base^(-2
-// i / head_size), computed in long double and rounded once. RoFormer (arXiv 2104.09864),
-// section 3.2.2.
+// Cosine and sine of every (position, pair), [positions, rotated / 2]: angles position * base^(-2 i
+// / rotated) with `rotated` dimensions of a head, computed in long double and rounded once.
+// RoFormer (arXiv 2104.09864), section 3.2.2.
 template <Scalar T>
 struct RotaryTable {
   int pairs = 0;
   int positions = 0;                     // the context, but no more than kRotaryPositionsMax
-  std::vector<long double> frequencies;  // [pairs] base^(-2 i / head_size)
+  std::vector<long double> frequencies;  // [pairs] base^(-2 i / rotated)
   std::vector<T> cosine;
   std::vector<T> sine;
 };
 template <Scalar T>
-[[nodiscard]] RotaryTable<T> rotary_table(const Config& config);
+[[nodiscard]] RotaryTable<T> rotary_table(const Config& config, double base);
 
-// Rotates every head of x in place, row r by positions[r]: elementwise, the same in both
-// arithmetics.
+// Rotates the first dimensions of every head of x in place, as many as the table has, row r by
+// positions[r]: elementwise, the same in both arithmetics.
 template <Scalar T>
 void rotate(const RotaryTable<T>& table, RotaryPairs pairs, std::span<const int> positions,
             int head_size, View<T> x);

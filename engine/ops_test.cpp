@@ -151,6 +151,10 @@ TYPED_TEST(RowOps, activation_of_a_row_does_not_depend_on_its_neighbours) {
       row_ops<T>().gelu_tanh(y);
     });
     expect_rows_alone<T>(rows, 2 * width, width, draw, swiglu_of<T>);
+    expect_rows_alone<T>(rows, width, width, draw, [](View<T> x, View<T> y) {
+      copy(x, y);
+      row_ops<T>().soft_cap(y, T(1.5));
+    });
   }
 }
 
@@ -229,6 +233,38 @@ TYPED_TEST(RowOps, activations_of_numbers_out_of_range_end_at_their_limits) {
 TYPED_TEST(RowOps, activations_keep_a_nan) {
   EXPECT_TRUE(std::isnan(silu(kNaN<TypeParam>)));
   EXPECT_TRUE(std::isnan(gelu(kNaN<TypeParam>)));
+}
+
+template <typename T>
+T capped(T x, T cap, Arithmetic arithmetic = Arithmetic::row) {
+  ops_for<T>(arithmetic).soft_cap({&x, 1, 1, 1}, cap);
+  return x;
+}
+
+// Near 0, where a tanh from exponentials cancels, as well as elsewhere.
+TYPED_TEST(RowOps, soft_cap_is_right_to_a_few_roundings) {
+  using T = TypeParam;
+  Draw draw{.seed = 8};
+  for (int i = 0; i < 40000; ++i) {
+    const T range = std::pow(T(10), static_cast<T>(draw.next_in({-9, 3})));
+    const T x = static_cast<T>(2 * draw.next_uniform() - 1) * range;
+    for (const T cap : {T(1), T(50), T(0.3L)}) {
+      const long double expected = cap * std::tanh(static_cast<long double>(x) / cap);
+      ASSERT_LE(relative_error(capped(x, cap), expected), 5 * kEpsilon<T>) << x << " " << cap;
+    }
+  }
+}
+
+TYPED_TEST(BothOps, soft_caps_end_at_their_limits_and_keep_a_nan) {
+  using T = TypeParam;
+  for (const Arithmetic arithmetic : {Arithmetic::row, Arithmetic::matrix}) {
+    for (const T x : {T(1000), T(1e30), std::numeric_limits<T>::infinity()}) {
+      EXPECT_EQ(capped(x, T(30), arithmetic), T(30));
+      EXPECT_EQ(capped(-x, T(30), arithmetic), T(-30));
+    }
+    EXPECT_EQ(capped(T(0), T(30), arithmetic), T(0));
+    EXPECT_TRUE(std::isnan(capped(kNaN<T>, T(30), arithmetic)));
+  }
 }
 
 // Both arithmetics. Small integers must come out exactly; other sums of K products within
@@ -410,7 +446,7 @@ TYPED_TEST(BothOps, rotary_positions_beyond_the_table_turn_by_the_same_rule) {
   config.head_size = 4;
   config.context = 1 << 24;
   config.rotary_base = 10000;
-  const RotaryTable<T> table = rotary_table<T>(config);
+  const RotaryTable<T> table = rotary_table<T>(config, config.rotary_base);
   EXPECT_EQ(table.cosine.size(), 2U * kRotaryPositionsMax);
   const int last = kRotaryPositionsMax - 1;
   for (const int position : {last, last + 1, last + 2, config.context - 1}) {
@@ -424,6 +460,101 @@ TYPED_TEST(BothOps, rotary_positions_beyond_the_table_turn_by_the_same_rule) {
       EXPECT_LE(std::abs(x[4 * i] - std::cos(angle)), bound) << position;
       EXPECT_LE(std::abs(x[4 * i + 2] - std::sin(angle)), bound) << position;
       EXPECT_EQ(x[4 * i + 1], T(1)) << "position 0 stays";
+    }
+  }
+}
+
+TYPED_TEST(BothOps, only_the_first_dimensions_of_each_head_rotate) {
+  using T = TypeParam;
+  Config config = tiny_config();
+  config.positions = Positions::rotary;
+  config.head_size = 6;
+  config.rotary_dimensions = 4;
+  config.rotary_base = 100;
+  const RotaryTable<T> table = rotary_table<T>(config, config.rotary_base);
+  EXPECT_EQ(table.pairs, 2);
+  for (const RotaryPairs pairs : {RotaryPairs::interleaved, RotaryPairs::halves}) {
+    Draw draw{.seed = 4};
+    const Placed<T> x(1, 12, {}, draw);  // two heads
+    const std::vector<T> before = row_of(x.view(), 0);
+    rotate(table, pairs, std::vector<int>{3}, 6, x.view());
+    const std::vector<T> after = row_of(x.view(), 0);
+    for (const std::size_t head : {0U, 6U}) {
+      for (const std::size_t i : {0U, 1U}) {
+        const std::size_t a = head + (pairs == RotaryPairs::halves ? i : 2 * i);
+        const std::size_t b = pairs == RotaryPairs::halves ? a + 2 : a + 1;
+        const long double angle = i == 0 ? 3.0L : 3 / std::sqrt(100.0L);  // over 4, not over 6
+        const long double cosine = std::cos(angle), sine = std::sin(angle);
+        EXPECT_NEAR(after[a], double(before[a] * cosine - before[b] * sine), 8 * kEpsilon<T>);
+        EXPECT_NEAR(after[b], double(before[a] * sine + before[b] * cosine), 8 * kEpsilon<T>);
+      }
+      EXPECT_EQ(after[head + 4], before[head + 4]);
+      EXPECT_EQ(after[head + 5], before[head + 5]);
+    }
+  }
+}
+
+// ---- ALiBi
+
+// The paper's own numbers: for 8 heads, and for 12 by its code.
+TEST(AlibiSlopes, are_those_of_the_paper) {
+  const auto powers_of_two = [](const std::vector<long double>& exponents) {
+    std::vector<long double> slopes;
+    for (const long double exponent : exponents) slopes.push_back(std::exp2(exponent));
+    return slopes;
+  };
+  EXPECT_EQ(alibi_slopes(1), powers_of_two({-8}));
+  EXPECT_EQ(alibi_slopes(2), powers_of_two({-4, -8}));
+  EXPECT_EQ(alibi_slopes(3), powers_of_two({-4, -8, -2}));
+  EXPECT_EQ(alibi_slopes(6), powers_of_two({-2, -4, -6, -8, -1, -3}));
+  EXPECT_EQ(alibi_slopes(8), powers_of_two({-1, -2, -3, -4, -5, -6, -7, -8}));
+  EXPECT_EQ(alibi_slopes(12),
+            powers_of_two({-1, -2, -3, -4, -5, -6, -7, -8, -0.5L, -1.5L, -2.5L, -3.5L}));
+}
+
+TYPED_TEST(BothOps, scores_fall_by_the_slope_of_their_head_times_the_distance_of_their_key) {
+  using T = TypeParam;
+  const std::vector<T> slopes{T(0.5L), T(2)};
+  const std::vector<std::int64_t> distances{3, 0, -1};
+  for (const Arithmetic arithmetic : {Arithmetic::row, Arithmetic::matrix}) {
+    // [head][key][lane]
+    std::vector<T> scores{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    ops_for<T>(arithmetic).lower(slopes, distances, 2, scores.data());
+    const std::vector<T> expected{T(-0.5L), T(0.5L), 3, 4, T(5.5L), T(6.5L), 1, 2, 9, 10, 13, 14};
+    EXPECT_EQ(scores, expected);
+  }
+}
+
+// ---- Norms of heads
+
+TYPED_TEST(BothOps, every_head_is_normed_as_if_it_were_alone) {
+  using T = TypeParam;
+  for (const Arithmetic arithmetic : {Arithmetic::row, Arithmetic::matrix}) {
+    for (const int rows : {1, 2, 9}) {
+      Draw draw{.seed = 5};
+      const Placed<T> x(rows, 15, any_place(draw), draw);  // three heads of five
+      const NormWeights<T> weights{normal_vector<T>(5, draw), {}};
+      std::vector<std::vector<T>> expected;
+      for (int r = 0; r < rows; ++r) expected.push_back(row_of(x.view(), r));
+      for (auto& row : expected) {
+        for (std::size_t head = 0; head < 15; head += 5) {
+          long double squares = 0;
+          for (std::size_t i = 0; i < 5; ++i) squares += row[head + i] * row[head + i];
+          for (std::size_t i = 0; i < 5; ++i) {
+            row[head + i] *=
+                static_cast<T>(weights.scale[static_cast<int>(i)] / std::sqrt(squares / 5 + 0.25L));
+          }
+        }
+      }
+      normalize_heads(ops_for<T>(arithmetic), weights, T(0.25L), x.view());
+      EXPECT_TRUE(x.just_filled());
+      for (int r = 0; r < rows; ++r) {
+        const std::vector<T> found = row_of(x.view(), r);
+        for (std::size_t i = 0; i < 15; ++i) {
+          EXPECT_NEAR(found[i], expected[static_cast<std::size_t>(r)][i],
+                      16 * kEpsilon<T> * (1 + std::abs(found[i])));
+        }
+      }
     }
   }
 }

@@ -2,26 +2,26 @@
 // Paged caches: blocks of some rows from a common store. Copies share blocks, counted, until one of
 // them writes. A full block is remembered by its tokens and all before them, also when nobody holds
 // it any more, so that a prompt that begins like an earlier one takes it. As vLLM does (Kwon et
-// al., arXiv 2309.06180).
+// al., arXiv 2309.06180). Every decision is an answer of ReuseRules.
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
 
 #include "engine/cache_pool.h"
-#include "engine/random.h"
+#include "engine/error.h"
 
 namespace kvcheck {
 namespace {
 
+// Few, so that short runs, too, see the store grow and every row move.
 constexpr int kFirstBlocks = 4;
 
 template <Scalar T>
 class PagedPool final : public CachePool<T> {
  public:
-  PagedPool(const Config& config, int block, std::uint64_t identity)
+  PagedPool(const Config& config, int block)
       : layers_(config.layers),
         block_rows_(block),
-        root_(mix(identity)),
         store_(std::make_shared<KvStore<T>>(slots(0), config.kv_width(), RowFormat::native)) {
     add_blocks(kFirstBlocks);
   }
@@ -38,9 +38,9 @@ class PagedPool final : public CachePool<T> {
       const bool plain = static_cast<int>(cache.tokens().size()) == cache.length() &&
                          cache.next_position() == cache.length();
       for (int i = 0; i < static_cast<int>(feed.tokens.size()); ++i) {
-        const int row = cache.length() + i;
-        if (row % block_rows_ == 0) cache.places().push_back(take_block());
-        const int slot = slot_of(cache, row);
+        const int at = rules_.place({cache.length() + i, feed.reused, block_rows_});
+        take_blocks(cache, at + 1);
+        const int slot = slot_of(cache, at);
         cache.reserve(std::span(&slot, 1));
       }
       if (plain) {
@@ -49,14 +49,14 @@ class PagedPool final : public CachePool<T> {
     }
   }
 
-  void settle(std::span<const CacheFeed<T>> feeds) override {
+  void settle(std::span<const CacheFeed<T>> feeds, std::uint64_t identity) override {
     for (const CacheFeed<T>& feed : feeds) {
       for (std::size_t i = 0; i < feed.cache->places().size(); ++i) {
         Block& block = block_of(*feed.cache, i);
         const int rows = feed.cache->length() - static_cast<int>(i) * block_rows_;
         block.filled = std::max(block.filled, std::min(rows, block_rows_));
       }
-      remember(*feed.cache);
+      remember(*feed.cache, feed.cache->tokens(), identity);
     }
   }
 
@@ -84,10 +84,10 @@ class PagedPool final : public CachePool<T> {
 
   void own(KvCache<T>& cache, int first) override {
     for (auto i = static_cast<std::size_t>(first / block_rows_); i < cache.places().size(); ++i) {
-      const int rows = std::min(block_rows_, cache.length() - static_cast<int>(i) * block_rows_);
+      const int rows = rows_in(i, cache.length());
       const int place = cache.places()[i];
       if (at(place).references > 1) {
-        cache.places()[i] = copy_of(place, rows);
+        if (rows == block_rows_ || rules_.copies_unfilled) cache.places()[i] = copy_of(place, rows);
         continue;
       }
       forget(place);
@@ -95,29 +95,28 @@ class PagedPool final : public CachePool<T> {
       poison(place, rows);
       at(place).filled = rows;
     }
-    std::vector<int> slots;
-    for (int row = 0; row < cache.length(); ++row) slots.push_back(slot_of(cache, row));
-    cache.place(std::move(slots));
+    cache.place(slots_of(cache, cache.length()));
   }
 
-  int lookup(std::span<const int> tokens) const override {
-    return static_cast<int>(remembered(tokens).size()) * block_rows_;
+  int lookup(std::span<const int> tokens, std::uint64_t identity) const override {
+    return find(tokens, identity).rows;
   }
 
-  int adopt(KvCache<T>& cache, std::span<const int> tokens) override {
-    const std::vector<int> found = remembered(tokens);
-    std::vector<int> slots;
-    for (const int place : found) {
-      if (at(place).references++ == 0) std::erase(free_, place);
-      for (int i = 0; i < block_rows_; ++i) slots.push_back(place * block_rows_ + i);
+  int adopt(KvCache<T>& cache, std::span<const int> tokens, std::uint64_t identity) override {
+    const Found found = find(tokens, identity);
+    for (const int place : found.blocks) hold(place);
+    cache.places() = found.blocks;
+    cache.tokens().assign(tokens.begin(), tokens.begin() + found.rows);
+    cache.place(slots_of(cache, found.rows));
+    cache.set_length(found.rows);
+    if (rules_.remembered == Remembered::once_reserved) {
+      take_blocks(cache, static_cast<int>(tokens.size()));
+      remember(cache, tokens, identity);
     }
-    const int rows = static_cast<int>(slots.size());
-    cache.places() = found;
-    cache.tokens().assign(tokens.begin(), tokens.begin() + rows);
-    cache.place(std::move(slots));
-    cache.set_length(rows);
-    return rows;
+    return found.rows;
   }
+
+  void reuse_rules(ReuseRules rules) override { rules_ = std::move(rules); }
 
   std::string complaint(const KvCache<T>&) const override {
     if (!store_->guards_intact()) return std::string(kGuardComplaint);
@@ -145,6 +144,7 @@ class PagedPool final : public CachePool<T> {
   struct Block {
     int references = 0;  // caches that hold it
     int filled = 0;      // rows that were written
+    bool free = false;
     bool remembered = false;
     std::uint64_t key = 0;     // while remembered: of its tokens and all before them
     std::uint64_t parent = 0;  // key of the block before
@@ -161,26 +161,47 @@ class PagedPool final : public CachePool<T> {
   [[nodiscard]] Block& block_of(const KvCache<T>& cache, std::size_t i) {
     return at(cache.places()[i]);
   }
-  [[nodiscard]] int slot_of(const KvCache<T>& cache, int row) const {
-    const int place = cache.places()[static_cast<std::size_t>(row / block_rows_)];
-    return place * block_rows_ + row % block_rows_;
+  // `at`: in rows from the beginning of the first block.
+  [[nodiscard]] int slot_of(const KvCache<T>& cache, int at) const {
+    const int place = cache.places()[static_cast<std::size_t>(at / block_rows_)];
+    return rules_.stored(place) * block_rows_ + at % block_rows_;
+  }
+  [[nodiscard]] std::vector<int> slots_of(const KvCache<T>& cache, int rows) const {
+    std::vector<int> slots;
+    for (std::size_t i = 0; i < cache.places().size(); ++i) {
+      const int first = rules_.stored(cache.places()[i]) * block_rows_;
+      for (int r = 0; r < rows_in(i, rows); ++r) slots.push_back(first + r);
+    }
+    return slots;
+  }
+  // Of so many rows of a sequence, those in its block i.
+  [[nodiscard]] int rows_in(std::size_t i, int rows) const {
+    return std::clamp(rows - static_cast<int>(i) * block_rows_, 0, block_rows_);
   }
 
   void add_blocks(int count) {
     for (int i = 0; i < count; ++i) {
       free_.push_back(static_cast<int>(blocks_.size()));
-      blocks_.emplace_back();
+      blocks_.push_back({.free = true});
     }
     store_->grow(slots(static_cast<int>(blocks_.size())));
   }
 
-  // The last one that became free; what it was remembered for is forgotten.
+  // So that the cache has blocks for `rows` rows.
+  void take_blocks(KvCache<T>& cache, int rows) {
+    while (static_cast<int>(cache.places().size()) * block_rows_ < rows) {
+      cache.places().push_back(take_block());
+    }
+  }
+
+  // The last one that became free.
   int take_block() {
     if (free_.empty()) add_blocks(static_cast<int>(blocks_.size()));
     const int place = free_.back();
     free_.pop_back();
-    forget(place);
+    if (rules_.forgets_taken) forget(place);
     poison(place, 0);
+    at(place).free = false;
     at(place).filled = 0;
     at(place).references = 1;
     return place;
@@ -197,10 +218,19 @@ class PagedPool final : public CachePool<T> {
     return copy;
   }
 
+  void hold(int place) {
+    require(place >= 0 && place < static_cast<int>(blocks_.size()), "a block that there is not");
+    Block& block = at(place);
+    if (block.free) std::erase(free_, place);
+    block.free = false;
+    ++block.references;
+  }
+
   // A remembered block is taken again after all others.
   void release(int place) {
     Block& block = at(place);
-    if (--block.references > 0) return;
+    if (--block.references > rules_.free_at || block.free) return;
+    block.free = true;
     if (block.remembered) {
       free_.insert(free_.begin(), place);
       return;
@@ -216,19 +246,19 @@ class PagedPool final : public CachePool<T> {
     }
   }
 
-  [[nodiscard]] static std::uint64_t key_of(std::uint64_t parent, std::span<const int> tokens) {
-    std::uint64_t key = parent;
-    for (const int token : tokens) key = mix(key ^ (static_cast<std::uint64_t>(token) + 1));
-    return key;
+  // Rows of a block by which it is remembered.
+  [[nodiscard]] std::size_t known_rows() const {
+    const int from = rules_.remembered_from;
+    return static_cast<std::size_t>(from == 0 ? block_rows_ : std::min(from, block_rows_));
   }
 
-  void remember(const KvCache<T>& cache) {
-    std::uint64_t parent = root_;
-    const std::span<const int> tokens = cache.tokens();
+  // The blocks of these tokens.
+  void remember(const KvCache<T>& cache, std::span<const int> tokens, std::uint64_t identity) {
+    std::uint64_t parent = rules_.first_parent(identity);
     const auto rows = static_cast<std::size_t>(block_rows_);
-    for (std::size_t i = 0; (i + 1) * rows <= tokens.size(); ++i) {
-      const std::span<const int> own = tokens.subspan(i * rows, rows);
-      const std::uint64_t key = key_of(parent, own);
+    for (std::size_t i = 0; i * rows + known_rows() <= tokens.size(); ++i) {
+      const std::span<const int> own = tokens.subspan(i * rows, known_rows());
+      const std::uint64_t key = rules_.key(parent, own);
       Block& block = block_of(cache, i);
       if (!block.remembered && by_key_.emplace(key, cache.places()[i]).second) {
         block.remembered = true;
@@ -246,45 +276,55 @@ class PagedPool final : public CachePool<T> {
     block.remembered = false;
   }
 
-  // Blocks that hold the beginning of a prompt. At least one of its tokens is left to be computed:
-  // somebody wants its logits.
-  [[nodiscard]] std::vector<int> remembered(std::span<const int> tokens) const {
-    std::vector<int> found;
-    std::uint64_t parent = root_;
+  // Keys may collide: the tokens themselves decide.
+  [[nodiscard]] bool same(const Block& block, std::uint64_t parent,
+                          std::span<const int> tokens) const {
+    if (rules_.compared == Compared::nothing) return true;
+    const bool whole = rules_.compared == Compared::tokens_and_parent;
+    return (!whole || block.parent == parent) && std::ranges::equal(block.tokens, tokens);
+  }
+
+  // What a prompt takes.
+  struct Found {
+    std::vector<int> blocks;
+    int rows;
+  };
+  [[nodiscard]] Found find(std::span<const int> tokens, std::uint64_t identity) const {
+    std::vector<int> known;
+    std::uint64_t parent = rules_.first_parent(identity);
     const auto rows = static_cast<std::size_t>(block_rows_);
-    for (std::size_t end = rows; end < tokens.size(); end += rows) {
-      const std::span<const int> own = tokens.subspan(end - rows, rows);
-      const auto block = by_key_.find(key_of(parent, own));
-      // Keys may collide: the tokens themselves decide.
-      if (block == by_key_.end() || at(block->second).parent != parent ||
-          !std::ranges::equal(at(block->second).tokens, own)) {
-        break;
-      }
-      found.push_back(block->second);
+    for (std::size_t end = rows; end <= tokens.size(); end += rows) {
+      const std::span<const int> own = tokens.subspan(end - rows, known_rows());
+      const auto block = by_key_.find(rules_.key(parent, own));
+      if (block == by_key_.end() || !same(at(block->second), parent, own)) break;
+      known.push_back(block->second);
       parent = block->first;
     }
-    return found;
+    const int most = static_cast<int>(known.size()) * block_rows_;
+    const int provided = rules_.provided({most, static_cast<int>(tokens.size()), block_rows_});
+    require(provided >= 0 && provided <= most, "a prompt takes of the rows that are known");
+    known.resize(static_cast<std::size_t>((provided + block_rows_ - 1) / block_rows_));
+    return {rules_.taken(std::move(known)), provided};
   }
 
   const int layers_;
   const int block_rows_;
-  const std::uint64_t root_;
   std::shared_ptr<KvStore<T>> store_;
   std::vector<Block> blocks_;
   std::vector<int> free_;
   std::unordered_map<std::uint64_t, int> by_key_;
   std::vector<std::unique_ptr<KvCache<T>>> caches_;
+  ReuseRules rules_;
 };
 
 }  // namespace
 
 template <Scalar T>
-std::unique_ptr<CachePool<T>> make_paged_pool(const Config& config, int block,
-                                              std::uint64_t identity) {
-  return std::make_unique<PagedPool<T>>(config, block, identity);
+std::unique_ptr<CachePool<T>> make_paged_pool(const Config& config, int block) {
+  return std::make_unique<PagedPool<T>>(config, block);
 }
 
-template std::unique_ptr<CachePool<float>> make_paged_pool(const Config&, int, std::uint64_t);
-template std::unique_ptr<CachePool<double>> make_paged_pool(const Config&, int, std::uint64_t);
+template std::unique_ptr<CachePool<float>> make_paged_pool(const Config&, int);
+template std::unique_ptr<CachePool<double>> make_paged_pool(const Config&, int);
 
 }  // namespace kvcheck

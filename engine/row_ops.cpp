@@ -5,9 +5,17 @@
 
 namespace kvcheck {
 
-#define KVCHECK_INSTANTIATE(T)                            \
-  template const Ops<T>& row_ops<T>();                    \
-  template RotaryTable<T> rotary_table<T>(const Config&); \
+std::vector<long double> alibi_slopes(int heads) {
+  const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(heads)));
+  std::vector<long double> slopes;
+  for (int h = 0; h < power; ++h) slopes.push_back(std::exp2(-8.0L * (h + 1) / power));
+  for (int h = 0; h < heads - power; ++h) slopes.push_back(std::exp2(-4.0L * (2 * h + 1) / power));
+  return slopes;
+}
+
+#define KVCHECK_INSTANTIATE(T)                                    \
+  template const Ops<T>& row_ops<T>();                            \
+  template RotaryTable<T> rotary_table<T>(const Config&, double); \
   template void rotate<T>(const RotaryTable<T>&, RotaryPairs, std::span<const int>, int, View<T>);
 KVCHECK_INSTANTIATE(float)
 KVCHECK_INSTANTIATE(double)

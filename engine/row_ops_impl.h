@@ -101,6 +101,26 @@ inline T exponential(T x) {
   }
 }
 
+// tanh x = m / (m + 2) with m = e^2x - 1, of |x|: near 0 from the series without its first term,
+// elsewhere nothing cancels. Beyond 20 it is 1 in double. A NaN stays one, and so does -0.
+template <typename T>
+inline T hyperbolic_tangent(T x) {
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
+    constexpr T flat = 20;
+    constexpr T near = T(0.34L);  // ln 2 / 2: what the series is made for
+    const T size = x < T(0) ? -x : x;
+    const T twice = T(2) * (size > flat ? flat : size);
+    const T series = exponential_series<1>(twice) * twice;
+    const T difference = exponential<T>(twice) - T(1);
+    const T m = twice < near ? series : difference;
+    const T result = m / (m + T(2));
+    return x < T(0) ? -result : result;
+  } else {
+    using std::tanh;
+    return tanh(x);
+  }
+}
+
 template <Scalar T>
 void product_of_chunk(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias, View<T> out,
                       int first, auto width) {
@@ -238,6 +258,26 @@ void add(View<const T> x, View<T> sum) {
 }
 
 template <Scalar T>
+void soft_cap(View<T> x, T cap) {
+  stretches(x, [&](std::ptrdiff_t first, int count) {
+    T* v = x.data + first;
+    for (int i = 0; i < count; ++i) v[i] = cap * hyperbolic_tangent<T>(v[i] / cap);
+  });
+}
+
+template <Scalar T>
+void lower(std::span<const T> slopes, std::span<const std::int64_t> distances, int lanes_count,
+           T* scores) {
+  for (const T& slope : slopes) {
+    for (const std::int64_t distance : distances) {
+      const T fall = slope * static_cast<T>(distance);
+      for (int b = 0; b < lanes_count; ++b) scores[b] = scores[b] - fall;
+      scores += lanes_count;
+    }
+  }
+}
+
+template <Scalar T>
 void scores(Heads heads, BlockShape shape, View<const T> query, View<const T> key,
             VisibleTokens visible, T scale, T* out) {
   const int lanes_count = shape.sequences;
@@ -360,7 +400,9 @@ const Ops<T>& row_ops() {
       .gelu_tanh = row::gelu_tanh<T>,
       .swiglu = row::swiglu<T>,
       .add = row::add<T>,
+      .soft_cap = row::soft_cap<T>,
       .scores = row::scores<T>,
+      .lower = row::lower<T>,
       .softmax = row::softmax<T>,
       .mix = row::mix<T>,
       .cached_scores = row::cached_scores<T>,
@@ -383,13 +425,12 @@ Turn<T> turn_of(int position, long double frequency) {
 }
 
 template <Scalar T>
-RotaryTable<T> rotary_table(const Config& config) {
+RotaryTable<T> rotary_table(const Config& config, double base) {
   RotaryTable<T> table;
-  if (config.positions != Positions::rotary) return table;
-  table.pairs = config.head_size / 2;
+  table.pairs = config.rotated() / 2;
   for (int i = 0; i < table.pairs; ++i) {
-    const long double exponent = -2.0L * i / config.head_size;
-    table.frequencies.push_back(std::pow(static_cast<long double>(config.rotary_base), exponent));
+    const long double exponent = -2.0L * i / config.rotated();
+    table.frequencies.push_back(std::pow(static_cast<long double>(base), exponent));
   }
   table.positions = std::min(config.context, kRotaryPositionsMax);
   for (int position = 0; position < table.positions; ++position) {

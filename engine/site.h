@@ -24,7 +24,7 @@ enum class Site {
   cached_key,          // one query row: [visible keys, kv_heads * head_size], as it reads them; a
                        // copy where there is a cache
   cached_value,        // likewise
-  scores,              // one query row: [query_heads, visible keys], scaled
+  scores,              // one query row: [query_heads, visible keys], as the softmax takes them
   probabilities,       // one query row: [query_heads, visible keys]
   attention,           // [rows, query_heads * head_size], before the output projection
   attention_output,    // [rows, width]

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/ops.h"
+
 namespace kvcheck {
 namespace {
 
@@ -41,18 +43,23 @@ int first_row(const Config& config, int layer, const PlannedFeed& feed, int posi
 }
 
 // The slots that the rows see in `layer`: itself and everything before it, or as far back as the
-// window goes.
+// window goes; for ALiBi with the positions of the keys.
 void fill_view(const Config& config, int layer, std::span<const PlannedFeed> feeds,
                SlotView& view) {
   view.first.assign(1, 0);
   view.slots.clear();
+  view.positions.clear();
   view.write.clear();
+  const bool alibi = config.positions == Positions::alibi;
   for (const PlannedFeed& feed : feeds) {
     const int ring = feed.rings.empty() ? 0 : feed.rings[static_cast<std::size_t>(layer)];
     const auto slot = [&](int row) { return ring > 0 ? row % ring : slot_of(feed, row); };
     for (int query = feed.held; query < feed.held + feed.tokens; ++query) {
       const int first = first_row(config, layer, feed, position_of(feed, query));
       for (int row = first; row <= query; ++row) view.slots.push_back(slot(row));
+      for (int row = first; alibi && row <= query; ++row) {
+        view.positions.push_back(position_of(feed, row));
+      }
       view.first.push_back(static_cast<int>(view.slots.size()));
       if (ring > 0) view.write.push_back(slot(query));
     }
@@ -78,6 +85,18 @@ void plan_views(const Config& config, std::span<const PlannedFeed> feeds, StepPl
   plan.views.resize(used);
 }
 
+void plan_rules(const Config& config, StepPlan& plan) {
+  AttentionRule rule{.score_scale = 1.0L / std::sqrt(static_cast<long double>(config.head_size)),
+                     .score_cap = config.attention_cap,
+                     .head_norm = config.head_norm};
+  if (config.positions == Positions::alibi) rule.slopes = alibi_slopes(config.query_heads);
+  plan.rules.assign(static_cast<std::size_t>(config.layers), rule);
+  if (config.positions != Positions::rotary) return;
+  for (int l = 0; l < config.layers; ++l) {
+    plan.rules[static_cast<std::size_t>(l)].rotary_base = config.rotary_base_of(l);
+  }
+}
+
 }  // namespace
 
 void plan_step(const Config& config, std::span<const PlannedFeed> feeds, StepPlan& plan) {
@@ -90,10 +109,11 @@ void plan_step(const Config& config, std::span<const PlannedFeed> feeds, StepPla
   plan.write_store.resize(static_cast<std::size_t>(config.layers));
   std::iota(plan.write_store.begin(), plan.write_store.end(), 0);
   plan.read_store = plan.write_store;
-  const long double scale = 1.0L / std::sqrt(static_cast<long double>(config.head_size));
-  plan.rules.assign(static_cast<std::size_t>(config.layers), {.score_scale = scale});
+  plan_rules(config, plan);
   plan.positions.clear();
   plan.positions_of_layer.clear();
+  plan.embedding_scale = config.embedding_scale;
+  plan.logit_cap = config.logit_cap;
 }
 
 SlotView& own_view(StepPlan& plan, int layer) {

@@ -25,14 +25,19 @@ struct PlannedRow {
 struct SlotView {
   std::vector<int> first;  // [rows + 1]: row r sees slots[first[r]] .. slots[first[r + 1] - 1]
   std::vector<int> slots;
+  std::vector<int> positions = {};  // [slots]: of the key in each, for ALiBi only
   std::vector<int> write;  // [rows]: where the K/V rows go, where that is not PlannedRow::slot
 
   bool operator==(const SlotView&) const = default;
 
-  [[nodiscard]] std::span<const int> of(int row) const {
+  [[nodiscard]] std::span<const int> of(int row) const { return seen(slots, row); }
+  [[nodiscard]] std::span<const int> positions_of(int row) const { return seen(positions, row); }
+
+ private:
+  [[nodiscard]] std::span<const int> seen(std::span<const int> all, int row) const {
     const auto r = static_cast<std::size_t>(row);
-    return std::span<const int>(slots).subspan(static_cast<std::size_t>(first[r]),
-                                               static_cast<std::size_t>(first[r + 1] - first[r]));
+    return all.subspan(static_cast<std::size_t>(first[r]),
+                       static_cast<std::size_t>(first[r + 1] - first[r]));
   }
 };
 
@@ -44,9 +49,15 @@ struct RowPositions {
   bool operator==(const RowPositions&) const = default;
 };
 
+inline constexpr int kNoRotation = -1;
+
 // The constants of a layer's attention.
 struct AttentionRule {
   long double score_scale = 1;
+  double score_cap = 0;                  // 0: none
+  bool head_norm = false;                // of queries and keys
+  int rotary_base = kNoRotation;         // index into Config::rotary_bases()
+  std::vector<long double> slopes = {};  // [query heads] of ALiBi; empty: none
 
   bool operator==(const AttentionRule&) const = default;
 };
@@ -65,6 +76,8 @@ struct StepPlan {
   std::vector<AttentionRule> rules;     // [layers]
   std::vector<RowPositions> positions;  // other than those of the rows, for layers that name them
   std::vector<int> positions_of_layer;  // [layers], index into positions; empty: none does
+  double embedding_scale = 1;
+  double logit_cap = 0;  // 0: none
 
   bool operator==(const StepPlan&) const = default;
 };

@@ -47,6 +47,7 @@ std::vector<std::vector<int>> contents(const StepPlan& plan) {
   for (const SlotView& view : plan.views) {
     all.push_back(view.first);
     all.push_back(view.slots);
+    all.push_back(view.positions);
     all.push_back(view.write);
   }
   all.insert(all.end(), {plan.length_after, plan.view_of_layer, plan.kv_head_of, plan.write_store,
@@ -255,6 +256,93 @@ TEST(StepPlan, no_feeds_plan_no_rows) {
   const StepPlan plan = planned(config_with({0}), {});
   EXPECT_THAT(plan.rows, IsEmpty());
   EXPECT_THAT(plan.length_after, IsEmpty());
+}
+
+// ---- Constants
+
+std::vector<int> positions_of(const StepPlan& plan, int layer, int row) {
+  const int view = plan.view_of_layer.at(static_cast<std::size_t>(layer));
+  const std::span<const int> positions =
+      plan.views.at(static_cast<std::size_t>(view)).positions_of(row);
+  return {positions.begin(), positions.end()};
+}
+
+TEST(StepPlan, constants_are_those_of_the_model) {
+  Config config = config_with({0, 3});
+  config.head_size = 4;
+  const StepPlan usual = planned(config, {{0, 1}});
+  EXPECT_EQ(usual.rules, (std::vector<AttentionRule>(2, {.score_scale = 0.5L})));
+  EXPECT_EQ(usual.embedding_scale, 1);
+  EXPECT_EQ(usual.logit_cap, 0);
+  config.head_norm = true;
+  config.attention_cap = 50;
+  config.logit_cap = 30;
+  config.embedding_scale = 2.5;
+  const StepPlan plan = planned(config, {{0, 1}});
+  const AttentionRule rule{.score_scale = 0.5L, .score_cap = 50, .head_norm = true};
+  EXPECT_EQ(plan.rules, (std::vector<AttentionRule>(2, rule)));
+  EXPECT_EQ(plan.embedding_scale, 2.5);
+  EXPECT_EQ(plan.logit_cap, 30);
+}
+
+TEST(StepPlan, layers_rotate_by_their_own_base) {
+  Config config = config_with({0, 3, 0});
+  config.positions = Positions::rotary;
+  const auto bases = [&] {
+    std::vector<int> found;
+    for (const AttentionRule& rule : planned(config, {{0, 1}}).rules) {
+      found.push_back(rule.rotary_base);
+    }
+    return found;
+  };
+  EXPECT_THAT(bases(), ElementsAre(0, 0, 0));
+  config.rotary_base_windowed = 100;
+  EXPECT_THAT(bases(), ElementsAre(0, 1, 0));
+  config.positions = Positions::learned;
+  EXPECT_THAT(bases(), ElementsAre(kNoRotation, kNoRotation, kNoRotation));
+}
+
+TEST(StepPlan, alibi_takes_slopes_and_the_positions_of_keys) {
+  Config config = config_with({0, 2});
+  config.positions = Positions::alibi;
+  config.query_heads = config.kv_heads = 2;
+  StepPlan plan = planned(config, {{2, 2}, {0, 1}});
+  for (const AttentionRule& rule : plan.rules) {
+    EXPECT_THAT(rule.slopes, ElementsAre(1.0L / 16, 1.0L / 256));
+  }
+  EXPECT_THAT(positions_of(plan, 0, 0), ElementsAre(0, 1, 2));
+  EXPECT_THAT(positions_of(plan, 0, 1), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(positions_of(plan, 0, 2), ElementsAre(0));
+  EXPECT_THAT(positions_of(plan, 1, 1), ElementsAre(2, 3));
+  own_view(plan, 0).positions[0] = 7;
+  EXPECT_THAT(positions_of(plan, 0, 0), ElementsAre(7, 1, 2));
+  config.positions = Positions::none;
+  plan_step(config, std::vector<PlannedFeed>{{2, 2}}, plan);
+  EXPECT_THAT(contents(plan), ElementsAreArray(contents(planned(config, {{2, 2}}))));
+  EXPECT_THAT(plan.views.at(0).positions, IsEmpty());
+  EXPECT_EQ(plan.rules, planned(config, {{2, 2}}).rules);
+}
+
+// Rows 1 and 2 of four were dropped or renumbered; the slots say nothing of that.
+TEST(StepPlan, alibi_takes_the_positions_that_the_cache_records) {
+  Config config = config_with({0, 4});
+  config.positions = Positions::alibi;
+  const std::vector<int> positions{0, 3, 4}, slots{6, 2, 8, 0};
+  const StepPlan plan = planned(
+      config, {{.held = 3, .tokens = 1, .ahead = 2, .slots = slots, .positions = positions}});
+  EXPECT_THAT(slots_of(plan, 0, 0), ElementsAre(6, 2, 8, 0));
+  EXPECT_THAT(positions_of(plan, 0, 0), ElementsAre(0, 3, 4, 5));
+  EXPECT_THAT(slots_of(plan, 1, 0), ElementsAre(2, 8, 0));
+  EXPECT_THAT(positions_of(plan, 1, 0), ElementsAre(3, 4, 5));
+}
+
+TEST(StepPlan, alibi_counts_positions_not_slots_of_a_ring) {
+  Config config = config_with({4});
+  config.positions = Positions::alibi;
+  const std::vector<int> rings{4};
+  const StepPlan plan = planned(config, {{.held = 6, .tokens = 1, .rings = rings}});
+  EXPECT_THAT(slots_of(plan, 0, 0), ElementsAre(3, 0, 1, 2));
+  EXPECT_THAT(positions_of(plan, 0, 0), ElementsAre(3, 4, 5, 6));
 }
 
 }  // namespace

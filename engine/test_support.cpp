@@ -119,7 +119,14 @@ Config random_config(std::uint64_t seed) {
   c.positions =
       random.coin() ? Positions::rotary : (random.coin() ? Positions::learned : Positions::none);
   c.rotary_pairs = random.coin() ? RotaryPairs::interleaved : RotaryPairs::halves;
+  if (random.from_1_to(4) == 1) c.positions = Positions::alibi;
   c.rotary_base = 1.0 + 0.1 * random.from_1_to(1'000'000);
+  if (random.coin()) c.rotary_base_windowed = 1.1 + 0.1 * random.from_1_to(1'000'000);
+  if (random.coin()) c.rotary_dimensions = 2 * random.from_1_to(c.head_size / 2);
+  c.head_norm = random.coin();
+  if (random.coin()) c.attention_cap = 0.1 * random.from_1_to(1'000);
+  if (random.coin()) c.logit_cap = 0.1 * random.from_1_to(1'000);
+  if (random.coin()) c.embedding_scale = 0.1 * random.from_1_to(1'000);
   c.mlp = random.coin() ? Mlp::gelu_tanh : Mlp::swiglu;
   c.qkv_bias = random.coin();
   c.attention_output_bias = random.coin();

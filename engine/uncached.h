@@ -3,12 +3,14 @@
 // nothing with the cached decoder but the pure operations of ops.h.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
 #include "engine/block.h"
 #include "engine/model.h"
 #include "engine/ops.h"
+#include "engine/rotary_tables.h"
 #include "engine/site.h"
 #include "engine/tokens.h"
 
@@ -29,7 +31,9 @@ class Uncached {
  private:
   void embed(const TokenBlock& block);
   void attention(int layer, BlockShape shape);
+  void place_heads(int layer, View<T> query, View<T> key);
   void attend(int layer, BlockShape shape);
+  void bias_and_cap(BlockShape shape, VisibleTokens visible);
   void mlp(int layer, BlockShape shape);
   // The rows of a block that the layer at hand is asked for.
   [[nodiscard]] View<T> wanted(View<T> all, BlockShape shape) const;
@@ -39,9 +43,10 @@ class Uncached {
 
   const Model<T>& model_;
   const Ops<T>& ops_;
-  const RotaryTable<T> rotary_;
+  const RotaryTables<T> rotary_;
   const T epsilon_;
   const T scale_;
+  std::vector<T> slopes_;  // [query heads], ALiBi only
   const Vector<T> no_bias_;
   const Observer<T>* observer_ = nullptr;
   int first_ = 0;  // token from which on the layer at hand computes queries
@@ -50,6 +55,7 @@ class Uncached {
   Block<T> x_, normed_, query_, key_, value_, attended_, projected_, gate_, up_, logits_;
   AlignedVector<T> scores_;  // [query head][visible key][sequence]
   std::vector<int> positions_;
+  std::vector<std::int64_t> distances_;  // [visible keys]
 };
 
 }  // namespace kvcheck

@@ -12,9 +12,14 @@ template <Scalar T>
 Uncached<T>::Uncached(const Model<T>& model, const Ops<T>& ops)
     : model_(model),
       ops_(ops),
-      rotary_(rotary_table<T>(model.config)),
+      rotary_(rotary_tables<T>(model.config)),
       epsilon_(static_cast<T>(model.config.norm_epsilon)),
-      scale_(static_cast<T>(1.0L / std::sqrt(static_cast<long double>(model.config.head_size)))) {}
+      scale_(static_cast<T>(1.0L / std::sqrt(static_cast<long double>(model.config.head_size)))) {
+  if (model.config.positions != Positions::alibi) return;
+  for (const long double slope : alibi_slopes(model.config.query_heads)) {
+    slopes_.push_back(static_cast<T>(slope));
+  }
+}
 
 template <Scalar T>
 View<const T> Uncached<T>::logits(const TokenBlock& block, Rows rows, const Observer<T>* observer) {
@@ -38,6 +43,7 @@ View<const T> Uncached<T>::logits(const TokenBlock& block, Rows rows, const Obse
   observe(Site::final_norm, -1, normed);
   const View<T> found = logits_.reshape(last.rows, config.vocabulary);
   ops_.product(normed, model_.output, no_bias_, found);
+  if (config.logit_cap > 0) ops_.soft_cap(found, static_cast<T>(config.logit_cap));
   observe(Site::logits, -1, found);
   return found;
 }
@@ -53,11 +59,12 @@ void Uncached<T>::embed(const TokenBlock& block) {
   const Config& config = model_.config;
   const int rows = block.sequences * block.length();
   const View<T> x = x_.reshape(rows, config.width);
+  const T scale = static_cast<T>(config.embedding_scale);
   positions_.resize(static_cast<std::size_t>(rows));
   for (int r = 0; r < rows; ++r) {
     positions_[static_cast<std::size_t>(r)] = r / block.sequences;
     const int token = block.tokens[static_cast<std::size_t>(r)];
-    for (int f = 0; f < config.width; ++f) x.feature(f)[r] = model_.embedding(token, f);
+    for (int f = 0; f < config.width; ++f) x.feature(f)[r] = model_.embedding(token, f) * scale;
   }
   observe(Site::embedding, -1, x);
   if (config.positions == Positions::learned) {
@@ -83,11 +90,7 @@ void Uncached<T>::attention(int layer, BlockShape shape) {
   ops_.product(wanted(normed, shape), weights.query.weight, weights.query.bias, query);
   ops_.product(normed, weights.key.weight, weights.key.bias, key);
   ops_.product(normed, weights.value.weight, weights.value.bias, value);
-  if (config.positions == Positions::rotary) {
-    rotate(rotary_, config.rotary_pairs, std::span(positions_).last(query.rows), config.head_size,
-           query);
-    rotate(rotary_, config.rotary_pairs, positions_, config.head_size, key);
-  }
+  place_heads(layer, query, key);
   observe(Site::query, layer, query);
   observe(Site::key, layer, key);
   observe(Site::value, layer, value);
@@ -102,6 +105,22 @@ void Uncached<T>::attention(int layer, BlockShape shape) {
   observe(Site::attention_residual, layer, sum);
 }
 
+// What happens to queries and keys after their products: the norm of each head, then the rotation.
+template <Scalar T>
+void Uncached<T>::place_heads(int layer, View<T> query, View<T> key) {
+  const Config& config = model_.config;
+  if (config.head_norm) {
+    const Layer<T>& weights = model_.layers[static_cast<std::size_t>(layer)];
+    normalize_heads(ops_, weights.query_norm, epsilon_, query);
+    normalize_heads(ops_, weights.key_norm, epsilon_, key);
+  }
+  if (config.positions != Positions::rotary) return;
+  const RotaryTable<T>& table = *rotary_[static_cast<std::size_t>(config.rotary_base_of(layer))];
+  rotate(table, config.rotary_pairs, std::span(positions_).last(query.rows), config.head_size,
+         query);
+  rotate(table, config.rotary_pairs, positions_, config.head_size, key);
+}
+
 template <Scalar T>
 void Uncached<T>::attend(int layer, BlockShape shape) {
   const Config& config = model_.config;
@@ -114,10 +133,28 @@ void Uncached<T>::attend(int layer, BlockShape shape) {
     const VisibleTokens visible{config.first_visible(layer, t), t};
     observe_rows(layer, shape, visible);
     ops_.scores(heads, shape, query_.view(), key_.view(), visible, scale_, scores_.data());
+    bias_and_cap(shape, visible);
     observe_attention(Site::scores, layer, shape, visible);
     ops_.softmax(config.query_heads, visible.count(), shape.sequences, scores_.data());
     observe_attention(Site::probabilities, layer, shape, visible);
     ops_.mix(heads, shape, scores_.data(), value_.view(), visible, out);
+  }
+}
+
+// Of the scores of token `visible.last`, whose position is its index.
+template <Scalar T>
+void Uncached<T>::bias_and_cap(BlockShape shape, VisibleTokens visible) {
+  const Config& config = model_.config;
+  if (config.positions == Positions::alibi) {
+    distances_.clear();
+    for (int key = visible.first; key <= visible.last; ++key) {
+      distances_.push_back(visible.last - key);
+    }
+    ops_.lower(slopes_, distances_, shape.sequences, scores_.data());
+  }
+  if (config.attention_cap > 0) {
+    const int count = config.query_heads * visible.count() * shape.sequences;
+    ops_.soft_cap({scores_.data(), count, 1, count}, static_cast<T>(config.attention_cap));
   }
 }
 

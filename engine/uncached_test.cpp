@@ -80,6 +80,66 @@ TEST(Uncached, gives_the_logits_worked_out_by_hand) {
   }
 }
 
+// ---- What only some decoders have, in the same model
+
+double last_by_hand(double first_score, double second_score) {
+  const auto norm = [](double x) { return x / std::sqrt(x * x + 0.75); };
+  const double first = 1 / (1 + std::exp(second_score - first_score));
+  const double x = -0.5 + first - (1 - first);
+  return norm(x + norm(x) + 0.5);
+}
+
+void expect_last(const Model<double>& model, double expected) {
+  for (const Arithmetic arithmetic : kBoth) {
+    const auto found = logits(model, {Tokens{0, 1}}, arithmetic);
+    EXPECT_NEAR(found.row(1)[0], expected, 1e-14);
+    const auto wide = logits(cast<long double>(model), {Tokens{0, 1}}, arithmetic);
+    EXPECT_NEAR(static_cast<double>(wide.row(1)[0]), expected, 1e-14);
+  }
+}
+
+TEST(Uncached, caps_scores_and_logits_by_hand) {
+  const double ln3 = std::log(3.0);
+  Model<double> model = hand_model();
+  expect_last(model, last_by_hand(-ln3, ln3));
+  model.config.attention_cap = ln3;
+  const double expected = last_by_hand(-ln3 * std::tanh(1.0), ln3 * std::tanh(1.0));
+  expect_last(model, expected);
+  model.config.logit_cap = 0.25;
+  expect_last(model, 0.25 * std::tanh(expected / 0.25));
+}
+
+// One head: its slope is 1 / 256. The bias comes after the scale and before the cap.
+TEST(Uncached, lowers_scores_by_the_distance_by_hand) {
+  const double ln3 = std::log(3.0);
+  Model<double> model = hand_model();
+  model.config.positions = Positions::alibi;
+  expect_last(model, last_by_hand(-ln3 - 1.0 / 256, ln3));
+  model.config.attention_cap = 0.5;
+  const auto capped = [](double score) { return 0.5 * std::tanh(score / 0.5); };
+  expect_last(model, last_by_hand(capped(-ln3 - 1.0 / 256), capped(ln3)));
+}
+
+// q = 1, k = ln 3 and their negatives, each normed by itself and scaled.
+TEST(Uncached, norms_heads_by_hand) {
+  const double ln3 = std::log(3.0);
+  Model<double> model = hand_model();
+  model.config.head_norm = true;
+  model.layers[0].query_norm.scale.setConstant(1, 3);
+  model.layers[0].key_norm.scale.setConstant(1, 0.5);
+  const double q = 3 / std::sqrt(1.75);
+  const double k = 0.5 * ln3 / std::sqrt(ln3 * ln3 + 0.75);
+  expect_last(model, last_by_hand(-q * k, q * k));
+}
+
+TEST(Uncached, scales_the_embedding_and_nothing_else) {
+  Model<double> model = hand_model();
+  const auto expected = logits(model, {Tokens{0, 1}});
+  model.embedding /= 4;
+  model.config.embedding_scale = 4;
+  EXPECT_EQ(logits(model, {Tokens{0, 1}}).values, expected.values);
+}
+
 // Nothing but embedding (1, 0) + position (p, 0), LayerNorm with epsilon 0.75 and a tied output:
 // half the difference d = (1 + p) / 2 is normed to +-d / sqrt(d^2 + 0.75), then scaled and shifted.
 TEST(Uncached, adds_learned_positions_and_centres_by_hand) {
@@ -340,7 +400,8 @@ Config rotary_config(int head_size) {
 template <typename T>
 std::vector<T> rotated(const Config& config, RotaryPairs pairs, std::vector<T> row, int position) {
   const View<T> view{row.data(), 1, static_cast<int>(row.size()), 1};
-  rotate(rotary_table<T>(config), pairs, std::vector<int>{position}, config.head_size, view);
+  rotate(rotary_table<T>(config, config.rotary_base), pairs, std::vector<int>{position},
+         config.head_size, view);
   return row;
 }
 
@@ -403,13 +464,37 @@ TYPED_TEST(Rotary, every_row_of_a_block_takes_its_own_position) {
   const std::vector<int> positions{5, 0, 39, 5, 12};
   std::vector<T> block = some_row<T>(6 * 8, 4);  // [feature][row], 6 scalars apart
   const std::vector<T> before = block;
-  rotate(rotary_table<T>(config), RotaryPairs::halves, positions, 4, {block.data(), 5, 8, 6});
+  rotate(rotary_table<T>(config, config.rotary_base), RotaryPairs::halves, positions, 4,
+         {block.data(), 5, 8, 6});
   for (std::size_t r = 0; r < 5; ++r) {
     std::vector<T> own(8);
     for (std::size_t f = 0; f < 8; ++f) own[f] = before[6 * f + r];
     own = rotated(config, RotaryPairs::halves, own, positions[r]);
     for (std::size_t f = 0; f < 8; ++f) EXPECT_EQ(block[6 * f + r], own[f]);
   }
+}
+
+// ---- Two rotary bases
+
+// A window that hides nothing only chooses the base.
+TEST(Uncached, layers_with_a_window_rotate_by_their_own_base) {
+  const Tokens tokens{1, 2, 3, 4, 5, 6};
+  const auto with = [&](double base, double windowed, std::vector<int> windows) {
+    Config config = small_config(std::move(windows));
+    config.positions = Positions::rotary;
+    config.rotary_base = base;
+    config.rotary_base_windowed = windowed;
+    return logits(random_model(config, WeightScales{}, 5), {tokens}).values;
+  };
+  const auto one = with(1000, 0, {0, 0});
+  const auto other = with(20, 0, {0, 0});
+  EXPECT_NE(one, other);
+  EXPECT_EQ(with(1000, 20, {0, 0}), one);
+  EXPECT_EQ(with(1000, 20, {12, 12}), other);
+  EXPECT_EQ(with(1000, 0, {12, 12}), one);
+  EXPECT_NE(with(1000, 20, {12, 0}), one);
+  EXPECT_NE(with(1000, 20, {12, 0}), other);
+  EXPECT_EQ(with(1000, 20, {12, 0}), with(20, 1000, {0, 12}));
 }
 
 }  // namespace

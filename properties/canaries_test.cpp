@@ -23,7 +23,8 @@ namespace {
 // As many as a run draws when nothing else is asked for.
 constexpr std::uint64_t kSequences = 16;
 // Most reorderings are seen by the numbers of rows, so few sequences get as far as wrong logits;
-// and equal blocks behind different tokens come by chance, or by dropping what stood before them.
+// equal blocks behind different tokens come by chance, or by dropping what stood before them; and
+// few sequences come back to a prompt after its memory was used up.
 constexpr std::uint64_t kManySequences = 64;
 constexpr int kDepth = 5;
 constexpr std::uint64_t kSeed = 1;
@@ -99,9 +100,9 @@ INSTANTIATE_TEST_SUITE_P(
         Found{"truncate-keeps-a-layer", Tells::all, "open.feed:0x2.truncate:0x1", 3},
         Found{"truncate-keeps-a-layer", Tells::logits, "open.feed:0x2.truncate:0x1.feed:0x1", 4},
         Found{"fork-shares-the-last-block", Tells::all,
-              "open.feed:0x1.fork:0.batch:1x1-0x1.feed:0x1", 5},
+              "open.feed:0x2.fork:0.truncate:1x1.batch:1x1-0x1", 5},
         Found{"fork-shares-the-last-block", Tells::logits,
-              "open.feed:0x1.fork:0.batch:1x1-0x1.feed:0x1", 5},
+              "open.feed:0x2.fork:0.truncate:1x1.feed:1x1.feed:0x1", 5},
         Found{"reorder-ignored", Tells::all, "open.open.feed:1x1.reorder:1-0@0-0", 4},
         Found{"reorder-ignored", Tells::logits,
               "open.feed:0x1.open.feed:1x1.reorder:0-1@1-0.feed:0x1", 0, kManySequences},
@@ -118,7 +119,23 @@ INSTANTIATE_TEST_SUITE_P(
         Found{"shift-rotates-a-layer-less", Tells::logits, "open.feed:0x2.shift:0x0-1.feed:0x1", 4},
         Found{"evict-one-row-late", Tells::logits, "open.feed:0x2.evict:0x0-1.feed:0x1", 5},
         Found{"blocks-known-by-their-own-tokens", Tells::logits,
-              "open.open.open.open.open.feed:4x13.open.prompt:5@4x13+0", 0, kManySequences}),
+              "open.open.feed:1x1.truncate:1x0.open.feed:2x6.feed:1x2.reorder:2-1@1-0.truncate:2x0."
+              "prompt:2@2x2+1",
+              0, kManySequences},
+        Found{"blocks-known-by-few-bits", Tells::logits, "open.feed:0x5.reset:0.prompt:0@0x5+0", 5},
+        Found{"blocks-known-before-full", Tells::logits, "open.feed:0x1.open.prompt:1@0x1+2", 0},
+        Found{"blocks-in-the-order-of-memory", Tells::logits,
+              "open.feed:0x2.reset:0.prompt:0@0x2+1", 4},
+        Found{"prompt-goes-on-in-the-next-block", Tells::logits,
+              "open.open.feed:0x2.prompt:1@0x2+1.feed:1x1", 5},
+        Found{"block-numbers-of-two-bits", Tells::logits, "open.feed:0x2.reset:0.prompt:0@0x2+7",
+              5},
+        Found{"block-free-while-held", Tells::logits, "open.feed:0x1.fork:0.truncate:1x0.feed:0x1",
+              5},
+        Found{"block-found-when-taken", Tells::logits,
+              "open.feed:0x3.close:0.open.feed:1x7.open.reorder:2-1@0-0.prompt:1@0x3+0", 0,
+              kManySequences},
+        Found{"prompt-taken-whole", Tells::all, "open.feed:0x2.truncate:0x0.prompt:0@0x2+0", 0}),
     [](const auto& param) {
       std::string text(param.param.id);
       std::ranges::replace(text, '-', '_');

@@ -77,7 +77,7 @@ rc::Gen<Config> with_choices() {
       set(&Config::norm_epsilon, one_of<double>({1e-5, 1e-6, 1e-3})),
       set(&Config::positions,
           one_of<Positions>({Positions::none, Positions::learned, Positions::rotary,
-                             Positions::learned, Positions::rotary})),
+                             Positions::learned, Positions::rotary, Positions::alibi})),
       set(&Config::rotary_pairs,
           one_of<RotaryPairs>({RotaryPairs::interleaved, RotaryPairs::halves})),
       set(&Config::rotary_base, one_of<double>({10000.0, 100.0, 500000.0})),
@@ -85,7 +85,23 @@ rc::Gen<Config> with_choices() {
       set(&Config::qkv_bias, one_of<bool>({false, true})),
       set(&Config::attention_output_bias, one_of<bool>({false, true})),
       set(&Config::mlp_bias, one_of<bool>({false, true})),
-      set(&Config::output, one_of<Output>({Output::tied, Output::separate})));
+      set(&Config::output, one_of<Output>({Output::tied, Output::separate})),
+      set(&Config::rotary_base_windowed, one_of<double>({0, 0, 0, 30.0})),
+      set(&Config::head_norm, one_of<bool>({false, false, false, true})),
+      set(&Config::attention_cap, one_of<double>({0, 0, 0, 0, 1.0, 20.0})),
+      set(&Config::logit_cap, one_of<double>({0, 0, 0, 0, 2.0, 30.0})),
+      set(&Config::embedding_scale, one_of<double>({1.0, 1.0, 1.0, 0.5, 5.0})));
+}
+
+// Heads are rotated in part in a quarter of the cases that have two pairs at least.
+rc::Gen<Config> with_rotated_dimensions(const Config& c) {
+  std::vector<int> dimensions{0};
+  if (c.head_size > 2) dimensions = {0, 0, 0, 2, 0, 0, 0, c.head_size - 2};
+  return rc::gen::map(one_of(std::move(dimensions)), [c](int rotated) {
+    Config result = c;
+    result.rotary_dimensions = rotated;
+    return result;
+  });
 }
 
 // No window at all, or for each layer one of: none (twice as often), wider than the context, at its
@@ -182,7 +198,9 @@ rc::Seq<Schedule> fewer_feeds(const Schedule& feeds) {
 
 }  // namespace
 
-rc::Gen<Config> any_config() { return rc::gen::mapcat(with_choices(), with_windows); }
+rc::Gen<Config> any_config() {
+  return rc::gen::mapcat(rc::gen::mapcat(with_choices(), with_rotated_dimensions), with_windows);
+}
 
 std::string GeneratedModel::name() const { return fmt::format("gen:{}:{}", family, seed); }
 
@@ -221,14 +239,20 @@ rc::Gen<Schedule> any_schedule(int length) {
 }
 
 std::ostream& operator<<(std::ostream& out, const Config& c) {
-  return out << fmt::format(
-             "vocabulary {}, width {}, layers {}, heads {}/{} of {}, mlp {} {}, context {}, norm "
-             "{} "
-             "{}, positions {}, pairs {}, base {}, biases {}{}{}, output {}, windows {}",
-             c.vocabulary, c.width, c.layers, c.query_heads, c.kv_heads, c.head_size, name(c.mlp),
-             c.mlp_width, c.context, name(c.norm), c.norm_epsilon, name(c.positions),
-             name(c.rotary_pairs), c.rotary_base, int{c.qkv_bias}, int{c.attention_output_bias},
-             int{c.mlp_bias}, name(c.output), fmt::join(c.windows, "/"));
+  out << fmt::format(
+      "vocabulary {}, width {}, layers {}, heads {}/{} of {}, mlp {} {}, context {}, norm {} {}, "
+      "positions {}, pairs {}, base {}, biases {}{}{}, output {}, windows {}",
+      c.vocabulary, c.width, c.layers, c.query_heads, c.kv_heads, c.head_size, name(c.mlp),
+      c.mlp_width, c.context, name(c.norm), c.norm_epsilon, name(c.positions), name(c.rotary_pairs),
+      c.rotary_base, int{c.qkv_bias}, int{c.attention_output_bias}, int{c.mlp_bias}, name(c.output),
+      fmt::join(c.windows, "/"));
+  if (c.rotary_base_windowed > 0) out << fmt::format(", windowed base {}", c.rotary_base_windowed);
+  if (c.rotary_dimensions > 0) out << fmt::format(", {} rotated", c.rotary_dimensions);
+  if (c.head_norm) out << ", head norm";
+  if (c.attention_cap > 0) out << fmt::format(", attention cap {}", c.attention_cap);
+  if (c.logit_cap > 0) out << fmt::format(", logit cap {}", c.logit_cap);
+  if (c.embedding_scale != 1) out << fmt::format(", embedding scale {}", c.embedding_scale);
+  return out;
 }
 
 std::ostream& operator<<(std::ostream& out, const GeneratedModel& model) {

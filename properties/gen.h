@@ -17,8 +17,10 @@
 namespace kvcheck {
 
 // Any small shape; each norm, MLP, output and bias choice in half of the cases, each position kind
-// in at least a fifth, windows on some layer in about a third. Shrinks towards one layer with one
-// head, no positions, no biases and no windows.
+// in a sixth or more, windows on some layer in about a third; a head norm, a second rotary base, an
+// attention cap, a logit cap, a scaled embedding and partial rotation in a sixth or more each.
+// Shrinks towards one layer with one head, no positions, no biases, no windows and none of the
+// last.
 [[nodiscard]] rc::Gen<Config> any_config();
 
 // One of the named models. Shrinks towards the plain family and keeps its seed.

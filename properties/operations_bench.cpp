@@ -79,6 +79,7 @@ void exhaustive_depth_5(benchmark::State& state, std::string_view kind) {
       ->Unit(benchmark::kMillisecond)                                        \
       ->UseRealTime();                                                       \
   BENCHMARK_CAPTURE(random_sequences, id##_matrix, kind, Arithmetic::matrix) \
+      ->Arg(1)                                                               \
       ->Arg(2)                                                               \
       ->Unit(benchmark::kMillisecond)                                        \
       ->UseRealTime();                                                       \
@@ -89,7 +90,9 @@ KVCHECK_KIND(growing, "growing");
 KVCHECK_KIND(ring, "ring");
 KVCHECK_KIND(paged, "paged:2");
 KVCHECK_KIND(padded_left, "padded-left");
+KVCHECK_KIND(padded_right, "padded-right");
 KVCHECK_KIND(bf16, "bf16");
+KVCHECK_KIND(f16, "f16");
 KVCHECK_KIND(int8, "int8");
 
 }  // namespace

@@ -51,7 +51,7 @@ class Planner {
                        std::vector<std::unique_ptr<Assignment>>& assignments) const {
     const OperationChoice& choice = options_.operations;
     if (choice.kind == OperationChoice::Kind::none) return;
-    const Check& check = find_check("operations", "plan");
+    const Check& check = find_check(kOperationsCheck, "plan");
     for (const CacheKind& cache : choice.caches) {
       for (const Arithmetic arithmetic : options_.arithmetics) {
         auto assignment = std::make_unique<Assignment>(
@@ -140,17 +140,13 @@ std::size_t count_longest(const OperationSpace& space, int depth) {
 void each_longest(const OperationSpace& space, int depth, std::size_t first, std::size_t count,
                   const std::function<void(const Operations&)>& visit) {
   std::size_t number = 0;
-  each_sequence(space, depth,
-                {.enter =
-                     [&](const WalkStep& step) {
-                       const bool longest = static_cast<int>(step.path.size()) == depth ||
-                                            alphabet_at(step.log, space).empty();
-                       if (!longest) return true;
-                       if (number >= first && number - first < count) visit(step.path);
-                       ++number;
-                       return false;
-                     },
-                 .leave = [] {}});
+  each_sequence(space, depth, [&](const Operations& path, const TokenLog& log) {
+    const bool longest = static_cast<int>(path.size()) == depth || alphabet_at(log, space).empty();
+    if (!longest) return true;
+    if (number >= first && number - first < count) visit(path);
+    ++number;
+    return false;
+  });
 }
 
 std::vector<Unit> cut_operations(const Assignment& assignment, std::size_t together) {

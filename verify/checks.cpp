@@ -76,7 +76,8 @@ constexpr std::array kChecks{
     Check{"accounting",
           "rows, positions and bytes count what was fed; a roll back and a refusal leave the rest",
           Group::schedules, probe_accounting, over_largest, in_force, std::nullopt, Feeds::any},
-    Check{"operations", "after any operations every row is the oracle's, and nothing else changed",
+    Check{kOperationsCheck,
+          "after any operations every row is the oracle's, and nothing else changed",
           Group::operations, nullptr, nowhere, in_force, std::nullopt, Feeds::none},
 };
 

@@ -30,8 +30,18 @@ std::string windows_text(const Config& config) {
 
 std::string positions_text(const Config& config) {
   if (config.positions != Positions::rotary) return std::string(name(config.positions));
-  return fmt::format("rotary, {}, base {}", name(config.rotary_pairs), config.rotary_base);
+  std::string text =
+      fmt::format("rotary, {}, base {}", name(config.rotary_pairs), config.rotary_base);
+  if (config.rotary_base_windowed > 0) {
+    text += fmt::format(" ({} in layers with a window)", config.rotary_base_windowed);
+  }
+  if (config.rotated() < config.head_size) {
+    text += fmt::format(", {} dimensions of each head", config.rotated());
+  }
+  return text;
 }
+
+std::string cap_text(double cap) { return cap == 0 ? "none" : fmt::format("{}", cap); }
 
 std::string configuration(const Config& c) {
   std::string text = "configuration\n";
@@ -50,6 +60,10 @@ std::string configuration(const Config& c) {
   text += line("attention output bias", yes_no(c.attention_output_bias));
   text += line("MLP bias", yes_no(c.mlp_bias));
   text += line("output", name(c.output));
+  text += line("norm of each head", yes_no(c.head_norm));
+  text += line("attention cap", cap_text(c.attention_cap));
+  text += line("logit cap", cap_text(c.logit_cap));
+  text += line("embedding scale", fmt::format("{}", c.embedding_scale));
   return text;
 }
 

@@ -360,6 +360,34 @@ TEST(CliInspect, counts_parameters_and_bytes_of_the_cache) {
   EXPECT_THAT(result.out, HasSubstr("SHA-256 " + model_sha256(wide_model(11)) + "\n"));
 }
 
+TEST(CliInspect, shows_what_only_some_decoders_have) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  Config config = wide_model(11).config;
+  save_model(kvcheck / "usual", make_model<float>(config));
+  const std::string usual = kvcheck.run("inspect usual").out;
+  EXPECT_THAT(usual, ContainsRegex("\n  norm of each head +no\n"));
+  EXPECT_THAT(usual, ContainsRegex("\n  attention cap +none\n"));
+  EXPECT_THAT(usual, ContainsRegex("\n  logit cap +none\n"));
+  EXPECT_THAT(usual, ContainsRegex("\n  embedding scale +1\n"));
+  config.positions = Positions::rotary;
+  config.rotary_base = 5000;
+  config.rotary_base_windowed = 100;
+  config.rotary_dimensions = 4;
+  config.head_norm = true;
+  config.attention_cap = 50;
+  config.logit_cap = 30;
+  config.embedding_scale = 8;
+  save_model(kvcheck / "rare", make_model<float>(config));
+  const std::string rare = kvcheck.run("inspect rare").out;
+  EXPECT_THAT(rare,
+              ContainsRegex("\n  positions +rotary, halves, base 5000 \\(100 in layers with a "
+                            "window\\), 4 dimensions of each head\n"));
+  EXPECT_THAT(rare, ContainsRegex("\n  norm of each head +yes\n"));
+  EXPECT_THAT(rare, ContainsRegex("\n  attention cap +50\n"));
+  EXPECT_THAT(rare, ContainsRegex("\n  logit cap +30\n"));
+  EXPECT_THAT(rare, ContainsRegex("\n  embedding scale +8\n"));
+}
+
 TEST(CliInspect, shows_what_a_folder_adds) {
   const TestCommand kvcheck(KVCHECK_BINARY);
   save_diverging_model(kvcheck / "model");

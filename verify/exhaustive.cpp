@@ -66,24 +66,22 @@ Operations letters_of_all(const TokenLog& log) {
 
 class Walk {
  public:
-  Walk(const OperationSpace& space, const OperationVisitor& visitor)
-      : space_(space), visitor_(visitor) {}
+  Walk(const OperationSpace& space, const EnterSequence& enter) : space_(space), enter_(enter) {}
 
   void below(const TokenLog& log, int depth) {
     if (depth == 0) return;
     for (const Operation& operation : alphabet_at(log, space_)) {
       TokenLog after = log;
-      const OperationStep step = after.apply(operation);
+      after.apply(operation);
       path_.push_back(operation);
-      if (visitor_.enter({path_, step, after})) below(after, depth - 1);
-      visitor_.leave();
+      if (enter_(path_, after)) below(after, depth - 1);
       path_.pop_back();
     }
   }
 
  private:
   const OperationSpace& space_;
-  const OperationVisitor& visitor_;
+  const EnterSequence& enter_;
   Operations path_;
 };
 
@@ -109,16 +107,16 @@ Operations alphabet_at(const TokenLog& log, const OperationSpace& space) {
   return found;
 }
 
-void each_sequence(const OperationSpace& space, int depth, const OperationVisitor& visitor) {
+void each_sequence(const OperationSpace& space, int depth, const EnterSequence& enter) {
   require(depth >= 1, "a walk has at least one step");
-  Walk(space, visitor).below(TokenLog(space.limits), depth);
+  Walk(space, enter).below(TokenLog(space.limits), depth);
 }
 
 std::uint64_t count_sequences(const OperationSpace& space, int depth, std::uint64_t most) {
   std::uint64_t count = 0;
   // Beyond the limit nothing is entered any deeper, so what is left is short.
-  const auto enter = [&](const WalkStep&) { return ++count <= most; };
-  each_sequence(space, depth, {enter, [] {}});
+  const auto enter = [&](const Operations&, const TokenLog&) { return ++count <= most; };
+  each_sequence(space, depth, enter);
   return std::min(count, most + 1);
 }
 

@@ -21,23 +21,14 @@ namespace kvcheck {
 // only while fewer than `live_max` are open; the walk is meant for two or three.
 [[nodiscard]] Operations alphabet_at(const TokenLog& log, const OperationSpace& space);
 
-// One step down the walk: the operations from the beginning, the last one new; what it came to; and
-// the log after it.
-struct WalkStep {
-  const Operations& path;
-  const OperationStep& step;
-  const TokenLog& log;
-};
-
-struct OperationVisitor {
-  std::function<bool(const WalkStep&)> enter;  // false: no further operations after this one
-  std::function<void()> leave;                 // of the innermost operation entered, always
-};
+// Sees the operations from the beginning, the last one new, and the log after it. False: no further
+// operations after this one.
+using EnterSequence = std::function<bool(const Operations& path, const TokenLog& log)>;
 
 // Depth first: each sequence of 1 to `depth` operations is entered once, after all of its own
-// beginnings, so that an engine is asked for shared beginnings once. Only equal lists are merged:
-// sequences that differ in the order of their handles are all there.
-void each_sequence(const OperationSpace& space, int depth, const OperationVisitor& visitor);
+// beginnings; whoever runs them begins each anew. Only equal lists are merged: sequences that
+// differ in the order of their handles are all there.
+void each_sequence(const OperationSpace& space, int depth, const EnterSequence& enter);
 
 // How many times each_sequence() enters; most + 1 if more than `most`, without counting them all.
 [[nodiscard]] std::uint64_t count_sequences(const OperationSpace& space, int depth,

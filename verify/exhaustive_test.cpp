@@ -45,12 +45,10 @@ TEST(Alphabet, of_two_sequences_joins_them) {
 
 std::vector<std::string> entered(const OperationSpace& space, int depth) {
   std::vector<std::string> texts;
-  each_sequence(space, depth,
-                {[&](const WalkStep& at) {
-                   texts.push_back(to_text(at.path));
-                   return true;
-                 },
-                 [] {}});
+  each_sequence(space, depth, [&](const Operations& path, const TokenLog&) {
+    texts.push_back(to_text(path));
+    return true;
+  });
   return texts;
 }
 
@@ -81,35 +79,26 @@ TEST(EachSequence, enters_every_word_once) {
   EXPECT_EQ(distinct, all_words(4));
 }
 
-TEST(EachSequence, gives_the_log_and_leaves_as_often_as_it_enters) {
-  int depth = 0;
-  int deepest = 0;
-  const auto enter = [&](const WalkStep& at) {
-    ++depth;
-    deepest = std::max(deepest, depth);
-    EXPECT_EQ(at.path.size(), static_cast<std::size_t>(depth));
+TEST(EachSequence, gives_the_log_after_each_word) {
+  std::size_t deepest = 0;
+  each_sequence(kSpace, 3, [&](const Operations& path, const TokenLog& after) {
+    deepest = std::max(deepest, path.size());
     TokenLog log(kSpace.limits);
-    OperationStep step;
-    for (const Operation& o : at.path) step = log.apply(o);
-    EXPECT_EQ(step.feeds, at.step.feeds);
-    EXPECT_EQ(log.live(), at.log.live());
+    for (const Operation& o : path) log.apply(o);
+    EXPECT_EQ(log.live(), after.live());
     EXPECT_LE(log.live().size(), 2U);
+    for (const int handle : log.live()) EXPECT_EQ(log.tokens(handle), after.tokens(handle));
     return true;
-  };
-  each_sequence(kSpace, 3, {enter, [&] { --depth; }});
-  EXPECT_EQ(depth, 0);
-  EXPECT_EQ(deepest, 3);
+  });
+  EXPECT_EQ(deepest, 3U);
 }
 
 TEST(EachSequence, goes_no_deeper_where_it_is_told_so) {
   std::vector<std::string> texts;
-  const auto enter = [&](const WalkStep& at) {
-    texts.push_back(to_text(at.path));
-    return at.path.size() < 2 || at.path.back().verb == Verb::fork;
-  };
-  int left = 0;
-  each_sequence(kSpace, 3, {enter, [&] { ++left; }});
-  EXPECT_EQ(static_cast<std::size_t>(left), texts.size());
+  each_sequence(kSpace, 3, [&](const Operations& path, const TokenLog&) {
+    texts.push_back(to_text(path));
+    return path.size() < 2 || path.back().verb == Verb::fork;
+  });
   for (const std::string& text : texts) {
     EXPECT_TRUE(text.find('.') == text.rfind('.') || text.starts_with("open.fork:0.")) << text;
   }
@@ -117,12 +106,10 @@ TEST(EachSequence, goes_no_deeper_where_it_is_told_so) {
 
 TEST(EachSequence, reaches_every_verb_in_four_steps) {
   OperationCoverage coverage;
-  each_sequence(kSpace, 4,
-                {[&](const WalkStep& at) {
-                   coverage += coverage_of(at.path, kSpace);
-                   return true;
-                 },
-                 [] {}});
+  each_sequence(kSpace, 4, [&](const Operations& path, const TokenLog&) {
+    coverage += coverage_of(path, kSpace);
+    return true;
+  });
   for (int i = 0; i < kVerbs; ++i) {
     EXPECT_GT(coverage.of(static_cast<Verb>(i)), 0U) << name(static_cast<Verb>(i));
   }

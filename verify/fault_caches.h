@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/cache_edit.h"
 #include "engine/ops.h"
+#include "engine/rotary_tables.h"
 #include "verify/fault_memory.h"
 
 namespace kvcheck {
@@ -22,6 +22,7 @@ namespace kvcheck {
 // The key and the value of a row, as the store holds them.
 template <Scalar T>
 struct StoredRow {
+  int layer;
   std::vector<T> key;
   std::vector<T> value;
 };
@@ -31,7 +32,7 @@ template <Scalar T>
   const int slot = cache.slot(layer, row);
   const T* const key = cache.key(layer, slot);
   const T* const value = cache.value(layer, slot);
-  return {{key, key + cache.slot_stride()}, {value, value + cache.slot_stride()}};
+  return {layer, {key, key + cache.slot_stride()}, {value, value + cache.slot_stride()}};
 }
 
 // Rows [first, end).
@@ -87,13 +88,13 @@ void clear(StoredRow<T>& row) {
   std::ranges::fill(row.value, T{0});
 }
 
-// Turns a stored key, or whatever else is taken for one, `by` positions further.
+// Turns a stored key of a layer, or whatever else is taken for one, `by` positions further.
 template <Scalar T>
-void turn(std::vector<T>& key, const Config& config, int by) {
-  const RotaryTable<T> table = by < 0 ? negative_angles<T>(config) : rotary_table<T>(config);
+void turn(std::vector<T>& key, int layer, const Config& config, int by) {
+  const RotaryTables<T> tables = rotary_tables<T>(config, by < 0 ? Turning::back : Turning::forth);
   const int steps = by < 0 ? -by : by;
-  rotate(table, config.rotary_pairs, std::span(&steps, 1), config.head_size,
-         View<T>{key.data(), 1, config.kv_width(), 1});
+  rotate(*tables[static_cast<std::size_t>(config.rotary_base_of(layer))], config.rotary_pairs,
+         std::span(&steps, 1), config.head_size, View<T>{key.data(), 1, config.kv_width(), 1});
 }
 
 // ---- Plans
@@ -118,6 +119,12 @@ void change_view(StepPlan& plan, int layer, Change change) {
   const SlotView right = view;
   change(view);
   if (view != right) plan = std::move(wrong);
+}
+
+// Shows a row one more key: that which the right view shows it as its `key`-th.
+inline void show(SlotView& view, const SlotView& right, int row, std::size_t key) {
+  view.slots.push_back(right.of(row)[key]);
+  if (!right.positions.empty()) view.positions.push_back(right.positions_of(row)[key]);
 }
 
 // What there is to know of the sequence of each feed of the step at hand.

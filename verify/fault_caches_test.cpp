@@ -36,12 +36,12 @@ TEST(StoredRows, are_turned_as_the_model_rotates) {
   for (int i = 0; i < config.kv_width(); ++i) key.push_back(1 + i);
   std::vector<double> expected = key;
   const int position = 3;
-  rotate(rotary_table<double>(config), config.rotary_pairs, std::span(&position, 1),
+  rotate(*rotary_tables<double>(config)[0], config.rotary_pairs, std::span(&position, 1),
          config.head_size, View<double>{expected.data(), 1, config.kv_width(), 1});
   std::vector<double> turned = key;
-  turn(turned, config, position);
+  turn(turned, 0, config, position);
   EXPECT_EQ(turned, expected);
-  turn(turned, config, -position);
+  turn(turned, 0, config, -position);
   for (std::size_t i = 0; i < key.size(); ++i) EXPECT_NEAR(turned[i], key[i], 1e-14);
 }
 

@@ -219,11 +219,11 @@ void see_padding(SlotView& view, const FaultStep& step) {
   const SlotView right = view;
   view.first = {0};
   view.slots.clear();
+  view.positions.clear();
   for (int r = 0; r < static_cast<int>(step.plan.rows.size()); ++r) {
-    const std::span<const int> seen = right.of(r);
     const int more = step.warm(r) ? std::max(0, padding_before(step, r)) : 0;
-    view.slots.insert(view.slots.end(), static_cast<std::size_t>(more), seen.front());
-    view.slots.insert(view.slots.end(), seen.begin(), seen.end());
+    for (int i = 0; i < more; ++i) show(view, right, r, 0);
+    for (std::size_t k = 0; k < right.of(r).size(); ++k) show(view, right, r, k);
     view.first.push_back(static_cast<int>(view.slots.size()));
   }
 }

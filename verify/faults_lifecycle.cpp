@@ -248,41 +248,32 @@ void plant_alias(const auto& planting) {
 
 // Two caches that lie in the same memory: what one of them writes, the other one holds.
 template <Scalar T>
-struct Twins {
-  KvCache<T>* one;
-  KvCache<T>* other;
-  int first;  // row of those that they share
-  int end;
-};
+using Twins = std::pair<KvCache<T>*, KvCache<T>*>;
 
-// Rows from `before` on that `cache` has written into what it shares.
+// Rows from `before` on that `cache` has written.
 template <Scalar T>
-void overwrite_twin(const Planting<T>& planting, KvCache<T>& cache, const Twins<T>& twins,
+void overwrite_twin(const Planting<T>& planting, const KvCache<T>& cache, KvCache<T>& other,
                     int before) {
-  KvCache<T>& other = twins.one == &cache ? *twins.other : *twins.one;
-  const int end = std::min({twins.end, cache.length(), other.length()});
+  const int end = std::min(cache.length(), other.length());
   for (int l = 0; l < planting.config.layers; ++l) {
-    for (int row = std::max(before, twins.first); planting.in_layer(l) && row < end; ++row) {
+    for (int row = before; planting.in_layer(l) && row < end; ++row) {
       if (put_row(other, l, row, row_of(cache, l, row))) planting.trace->changed();
     }
   }
 }
 
-// `shared` gives the rows that a copy of so many rows shares with its original, as {first, end}.
-template <Scalar T, typename Shared>
-void plant_twins(const Planting<T>& planting, Shared shared) {
+template <Scalar T>
+void plant_shared_memory(const Planting<T>& planting) {
   auto twins = std::make_shared<std::vector<Twins<T>>>();
-  Builtin<T>& engine = planting.engine;
-  planting.hooks.fork = [&engine, twins, shared](Engine& inner, SequenceId sequence) {
+  planting.hooks.fork = [&engine = planting.engine, twins](Engine& inner, SequenceId sequence) {
     const SequenceId copy = inner.fork(sequence);
-    const auto [first, end] = shared(engine.cache(copy).length());
-    if (end > first) twins->push_back({&engine.cache(sequence), &engine.cache(copy), first, end});
+    twins->push_back({&engine.cache(sequence), &engine.cache(copy)});
     return copy;
   };
   planting.hooks.feed = [planting, twins](Engine& inner, std::span<const Feed> feeds, Rows rows,
                                           Logits& out) {
     std::erase_if(*twins, [](const Twins<T>& t) {
-      return t.one->length() <= t.first || t.other->length() <= t.first;
+      return t.first->length() == 0 || t.second->length() == 0;
     });
     std::vector<int> before;
     for (const Feed& feed : feeds) {
@@ -290,23 +281,13 @@ void plant_twins(const Planting<T>& planting, Shared shared) {
     }
     inner.batch(feeds, rows, out);
     for (std::size_t i = 0; i < feeds.size(); ++i) {
-      KvCache<T>& cache = planting.engine.cache(feeds[i].sequence);
-      for (const Twins<T>& t : *twins) {
-        if (t.one == &cache || t.other == &cache) overwrite_twin(planting, cache, t, before[i]);
+      const KvCache<T>* const fed = &planting.engine.cache(feeds[i].sequence);
+      for (const auto& [one, other] : *twins) {
+        if (one == fed) overwrite_twin(planting, *fed, *other, before[i]);
+        if (other == fed) overwrite_twin(planting, *fed, *one, before[i]);
       }
     }
   };
-}
-
-void plant_shared_block(const auto& planting) {
-  plant_twins(planting, [block = std::max(planting.cache.block, 1)](int length) {
-    const int first = length / block * block;
-    return std::pair(first, length > first ? first + block : first);
-  });
-}
-
-void plant_shared_memory(const auto& planting) {
-  plant_twins(planting, [context = planting.config.context](int) { return std::pair(0, context); });
 }
 
 // change(cache) of every copy.
@@ -468,14 +449,6 @@ constexpr std::array kFaults{
           "flat",
           {.layers = true},
           at_verbs([](const auto& planting) { plant_shared_memory(planting); })},
-    Fault{"fork-shares-the-last-block",
-          kAfterFork,
-          "a copy goes on in the last block of the original, which is not full",
-          "vLLM 56196",
-          kAny,
-          "paged",
-          {.layers = true},
-          at_verbs([](const auto& planting) { plant_shared_block(planting); })},
     Fault{"fork-misses-the-last-row",
           kAfterFork,
           "the last row of the original is not copied",

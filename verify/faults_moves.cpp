@@ -39,7 +39,7 @@ void plant_turned(const Planting<T>& planting, Extra extra) {
   plant_after_shift(planting, [planting, extra](KvCache<T>& cache, const Shifted& shifted) {
     const int by = extra(shifted.by);
     change_rows(planting, cache, shifted.from, shifted.length,
-                [&](StoredRow<T>& row) { turn(row.key, planting.config, by); });
+                [&](StoredRow<T>& row) { turn(row.key, row.layer, planting.config, by); });
   });
 }
 
@@ -54,7 +54,7 @@ void plant_first_layer_only(const Planting<T>& planting) {
     for (int l = 1; l < planting.config.layers; ++l) {
       for (int row = shifted.from; row < shifted.length; ++row) {
         StoredRow<T> stored = row_of(cache, l, row);
-        turn(stored.key, planting.config, shifted.by);
+        turn(stored.key, stored.layer, planting.config, shifted.by);
         if (put_row(cache, l, row, stored)) planting.trace->changed();
       }
     }
@@ -65,7 +65,7 @@ template <Scalar T>
 void plant_kept_rows_turned(const Planting<T>& planting) {
   plant_after_shift(planting, [planting](KvCache<T>& cache, const Shifted& shifted) {
     change_rows(planting, cache, 0, shifted.from,
-                [&](StoredRow<T>& row) { turn(row.key, planting.config, -shifted.by); });
+                [&](StoredRow<T>& row) { turn(row.key, row.layer, planting.config, -shifted.by); });
   });
 }
 
@@ -73,27 +73,31 @@ template <Scalar T>
 void plant_last_row_not_turned(const Planting<T>& planting) {
   plant_after_shift(planting, [planting](KvCache<T>& cache, const Shifted& shifted) {
     change_rows(planting, cache, std::max(shifted.from, shifted.length - 1), shifted.length,
-                [&](StoredRow<T>& row) { turn(row.key, planting.config, shifted.by); });
+                [&](StoredRow<T>& row) { turn(row.key, row.layer, planting.config, shifted.by); });
   });
 }
 
 template <Scalar T>
 void plant_values_turned(const Planting<T>& planting) {
   plant_after_shift(planting, [planting](KvCache<T>& cache, const Shifted& shifted) {
-    change_rows(planting, cache, shifted.from, shifted.length,
-                [&](StoredRow<T>& row) { turn(row.value, planting.config, -shifted.by); });
+    change_rows(planting, cache, shifted.from, shifted.length, [&](StoredRow<T>& row) {
+      turn(row.value, row.layer, planting.config, -shifted.by);
+    });
   });
 }
+
+constexpr double kOtherBase = 10;  // times smaller; far enough to turn all pairs but the first
 
 // Turned back by the angles of another base.
 template <Scalar T>
 void plant_other_base(const Planting<T>& planting) {
   Config other = planting.config;
-  other.rotary_base = planting.config.rotary_base / 10;
+  other.rotary_base /= kOtherBase;
+  other.rotary_base_windowed /= kOtherBase;
   plant_after_shift(planting, [planting, other](KvCache<T>& cache, const Shifted& shifted) {
     change_rows(planting, cache, shifted.from, shifted.length, [&](StoredRow<T>& row) {
-      turn(row.key, planting.config, shifted.by);
-      turn(row.key, other, -shifted.by);
+      turn(row.key, row.layer, planting.config, shifted.by);
+      turn(row.key, row.layer, other, -shifted.by);
     });
   });
 }
@@ -113,8 +117,9 @@ void shift_again(const Planting<T>& planting, Waiting& waiting, SequenceId seque
   turns.erase(turns.begin() + from, turns.begin() + to);
   for (int row = from; row < cache.length() && to > from; ++row) {
     int& turn_of_row = turns[static_cast<std::size_t>(row)];
-    change_rows(planting, cache, row, row + 1,
-                [&](StoredRow<T>& stored) { turn(stored.key, planting.config, turn_of_row); });
+    change_rows(planting, cache, row, row + 1, [&](StoredRow<T>& stored) {
+      turn(stored.key, stored.layer, planting.config, turn_of_row);
+    });
     turn_of_row = to - from;
   }
 }
@@ -149,7 +154,7 @@ void plant_all_moved_on(const Planting<T>& planting) {
     KvCache<T>& cache = planting.engine.cache(sequence);
     if (to == from || cache.length() == 0) return;
     change_rows(planting, cache, 0, cache.length(),
-                [&](StoredRow<T>& row) { turn(row.key, planting.config, 1); });
+                [&](StoredRow<T>& row) { turn(row.key, row.layer, planting.config, 1); });
     drift->of(sequence) += 1;
   };
 }
@@ -230,7 +235,7 @@ void plant_values_not_moved(const Planting<T>& planting) {
 template <Scalar T>
 void plant_evicted_turned(const Planting<T>& planting) {
   plant_after_evict(planting, [planting](StoredRow<T>& row, const StoredRow<T>&, int drop) {
-    turn(row.key, planting.config, -drop);
+    turn(row.key, row.layer, planting.config, -drop);
   });
 }
 

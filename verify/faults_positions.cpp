@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/ops.h"
+#include "engine/rotary_tables.h"
 #include "verify/fault_memory.h"
 #include "verify/faults.h"
 
@@ -168,13 +168,14 @@ void gap_of_another(StepPlan& plan, const FaultStep& step) {
 void rotate_again(const auto& tensor, const FaultStep& step) {
   using T = std::remove_cvref_t<decltype(tensor.at(0, 0))>;
   if (!step.in_layer(tensor.layer) || !step.warm(tensor.row)) return;
-  const RotaryTable<T> table = rotary_table<T>(step.config);
+  const auto table = rotary_tables<T>(
+      step.config)[static_cast<std::size_t>(step.config.rotary_base_of(tensor.layer))];
   const int last = position_of(step.plan, tensor.row);
   const int held = step.held(tensor.row);
   for (int r = 0; r < tensor.rows; ++r) {
     const int position = last - (tensor.rows - 1 - r);
     if (position < 0 || position >= held) continue;  // not from the cache
-    rotate(table, step.config.rotary_pairs, std::span(&position, 1), step.config.head_size,
+    rotate(*table, step.config.rotary_pairs, std::span(&position, 1), step.config.head_size,
            View<T>{&tensor.at(r, 0), 1, tensor.columns, tensor.column_stride});
   }
 }

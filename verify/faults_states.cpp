@@ -149,12 +149,13 @@ void trim_by_capacity(StepPlan& plan, const FaultStep& step) {
       const SlotView right = view;
       view.first = {0};
       view.slots.clear();
+      view.positions.clear();
       for (int r = 0; r < static_cast<int>(plan.rows.size()); ++r) {
         const int rows = step.held(r) + step.tokens(r);
         const int first = grown_capacity(rows, step.config.context) - window;
         const std::span<const int> seen = right.of(r);
-        for (const int slot : seen) {
-          if (slot >= first || slot == seen.back()) view.slots.push_back(slot);
+        for (std::size_t k = 0; k < seen.size(); ++k) {
+          if (seen[k] >= first || k + 1 == seen.size()) show(view, right, r, k);
         }
         view.first.push_back(static_cast<int>(view.slots.size()));
       }

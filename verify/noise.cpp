@@ -42,20 +42,20 @@ class Meter final : public NoiseMeter {
         wide_oracles_(wide_model_, row_ops<Wide>()) {}
 
   void floors(const TokenBlock& block, const Logits& uncached, std::uint64_t seed,
-              std::vector<NoiseFloor>& out) override {
+              std::vector<NoiseFloor>& out, const EnoughFloors& enough) override {
     const auto logits = [&](auto& oracles, const auto* observer) {
       const bool last = uncached.rows() == block.sequences;
       return oracles.plain.logits(block, last ? Rows::last : Rows::all, observer);
     };
-    measure(logits, {seed, block.sequences}, uncached, out);
+    measure(logits, {seed, block.sequences}, uncached, out, enough);
   }
 
   void floors(std::span<const LoggedRow> log, const Logits& uncached, std::uint64_t seed,
-              std::vector<NoiseFloor>& out) override {
+              std::vector<NoiseFloor>& out, const EnoughFloors& enough) override {
     const auto logits = [&](auto& oracles, const auto* observer) {
       return oracles.logged.logits(log, uncached.rows(), observer);
     };
-    measure(logits, {seed, 1}, uncached, out);
+    measure(logits, {seed, 1}, uncached, out, enough);
   }
 
  private:
@@ -69,24 +69,33 @@ class Meter final : public NoiseMeter {
 
   // `logits` asks the right one of the oracles that it is given for the rows of `uncached`.
   template <typename Question>
-  void measure(Question logits, Signs signs, const Logits& uncached, std::vector<NoiseFloor>& out) {
+  void measure(Question logits, Signs signs, const Logits& uncached, std::vector<NoiseFloor>& out,
+               const EnoughFloors& enough) {
     out.assign(static_cast<std::size_t>(uncached.rows()), {});
     const Observer<Wide> largest = [&](const SiteTensor<Wide>& tensor) {
       if (tensor.site == Site::final_norm) largest_terms(tensor);
       if (format_ != RowFormat::native) round_site<T>(tensor, format_);
     };
-    widen(logits(wide_oracles_, &largest), uncached, out);
+    apart_.assign(out.size(), 0);
+    widen(logits(wide_oracles_, &largest), uncached);
+    add_terms(out);
     for (int k = 0; k < kPerturbedOracles; ++k) {
+      if (enough && enough(out)) return;
       const Observer<T> perturb = [&](const SiteTensor<T>& tensor) {
         if (tensor.site == Site::embedding) move_by_epsilon(tensor, signs, k);
         if (format_ != RowFormat::native) round_either_way(tensor, signs, k);
       };
-      widen(logits(oracles_, &perturb), uncached, out);
+      widen(logits(oracles_, &perturb), uncached);
+      add_terms(out);
     }
+  }
+
+  // The floors, from how far the oracles so far are apart.
+  void add_terms(std::vector<NoiseFloor>& out) const {
     const std::size_t before = largest_.size() - out.size();
     for (std::size_t r = 0; r < out.size(); ++r) {
       const auto term = static_cast<double>(largest_[before + r]) * kEpsilon;
-      out[r].floor += term;
+      out[r].floor = apart_[r] + term;
       out[r].kappa = out[r].floor / term;
     }
   }
@@ -135,18 +144,17 @@ class Meter final : public NoiseMeter {
     });
   }
 
-  // Raises the floors to the largest difference of each row; a NaN makes a floor NaN, which judges
-  // nothing.
+  // Raises what is apart to the largest difference of each row; a NaN makes a floor NaN, which
+  // judges nothing.
   template <typename U>
-  static void widen(View<const U> other, const Logits& uncached, std::vector<NoiseFloor>& out) {
+  void widen(View<const U> other, const Logits& uncached) {
     const int before = other.rows - uncached.rows();  // rows that nobody asks for
     for (int r = before; r < other.rows; ++r) {
-      double& floor = out[static_cast<std::size_t>(r - before)].floor;
+      double& apart = apart_[static_cast<std::size_t>(r - before)];
       const std::span<const double> row = uncached.row(r - before);
       for (int o = 0; o < other.features; ++o) {
-        const U apart = U(row[static_cast<std::size_t>(o)]) - other.feature(o)[r];
-        const auto distance = static_cast<double>(std::abs(apart));
-        floor = larger(floor, distance);
+        const U difference = U(row[static_cast<std::size_t>(o)]) - other.feature(o)[r];
+        apart = larger(apart, static_cast<double>(std::abs(difference)));
       }
     }
   }
@@ -160,6 +168,7 @@ class Meter final : public NoiseMeter {
   Oracles<Wide> wide_oracles_;
   Block<Wide> normed_, sums_;
   std::vector<Wide> largest_;  // [rows]
+  std::vector<double> apart_;  // [rows]: the largest difference of the oracles so far
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -30,17 +31,22 @@ inline constexpr int kPerturbedOracles = 4;
 // dropped rows can be asked for then.
 inline constexpr double kTieShare = 64;  // epsilons
 
+// Asked after each oracle but the last one about the floors so far, which only grow: true if they
+// are enough.
+using EnoughFloors = std::function<bool(std::span<const NoiseFloor>)>;
+
 class NoiseMeter {
  public:
   virtual ~NoiseMeter() = default;
   // The floor of the last row of each sequence; `uncached` are those rows, and signs come from
-  // `seed`. Of a single sequence the last rows, as many as `uncached` has.
+  // `seed`. Of a single sequence the last rows, as many as `uncached` has. Without `enough` the
+  // floors are whole.
   virtual void floors(const TokenBlock& block, const Logits& uncached, std::uint64_t seed,
-                      std::vector<NoiseFloor>& out) = 0;
+                      std::vector<NoiseFloor>& out, const EnoughFloors& enough = {}) = 0;
   // The floors of the last rows of a log, as many as `uncached` has. A row of the log takes the
   // signs of the same row of a block, whatever its position: two rows may have had the same one.
   virtual void floors(std::span<const LoggedRow> log, const Logits& uncached, std::uint64_t seed,
-                      std::vector<NoiseFloor>& out) = 0;
+                      std::vector<NoiseFloor>& out, const EnoughFloors& enough = {}) = 0;
 };
 
 [[nodiscard]] std::unique_ptr<NoiseMeter> make_noise_meter(const Model<float>& model,

@@ -63,6 +63,51 @@ double largest_kappa(const std::string& family, std::uint64_t seeds) {
   return largest;
 }
 
+// However well conditioned the row.
+TEST(NoiseMeter, no_floor_is_smaller_than_the_smallest) {
+  double closest = 1e9;
+  for (const Family& family : families()) {
+    const ModelData model = load_model(generated_name(family, 1));
+    for (const ScalarKind scalar : {ScalarKind::f32, ScalarKind::f64}) {
+      Yardstick yardstick(model, scalar, Arithmetic::matrix);
+      const Config& config = model.weights.config;
+      const std::vector<int> tokens = random_tokens(config.vocabulary, config.context, 1, 0);
+      Logits uncached;
+      yardstick.engine->full({tokens, 1}, Rows::last, uncached);
+      const RowComparison row = compare_rows(uncached.row(0), uncached.row(0), scalar);
+      const double floor = yardstick.floors({tokens, 1}).at(0).floor;
+      EXPECT_GE(floor, smallest_floor(row, scalar)) << family.id;
+      closest = std::min(closest, floor / smallest_floor(row, scalar));
+    }
+  }
+  EXPECT_LT(closest, 10) << "a bound that is never near is of no use";
+}
+
+TEST(NoiseMeter, grows_the_floors_until_they_are_enough) {
+  const ModelData model = load_model("chapter8");
+  Yardstick yardstick(model, ScalarKind::f32, Arithmetic::matrix);
+  const std::vector<int> tokens{0, 1, 2, 3};
+  Logits uncached;
+  yardstick.engine->full({tokens, 1}, Rows::all, uncached);
+  std::vector<NoiseFloor> whole, found;
+  yardstick.meter->floors({tokens, 1}, uncached, 1, whole);
+  std::vector<double> before(whole.size(), 0);
+  for (int most = 1; most <= kPerturbedOracles + 1; ++most) {
+    int asked = 0;
+    yardstick.meter->floors({tokens, 1}, uncached, 1, found,
+                            [&](std::span<const NoiseFloor>) { return ++asked == most; });
+    EXPECT_EQ(asked, std::min(most, kPerturbedOracles));
+    ASSERT_EQ(found.size(), whole.size());
+    for (std::size_t r = 0; r < found.size(); ++r) {
+      EXPECT_GE(found[r].floor, before[r]) << most;
+      EXPECT_LE(found[r].floor, whole[r].floor) << most;
+      EXPECT_GE(found[r].kappa, 1);
+      before[r] = found[r].floor;
+    }
+  }
+  for (std::size_t r = 0; r < whole.size(); ++r) EXPECT_EQ(before[r], whole[r].floor);
+}
+
 TEST(NoiseMeter, no_row_is_without_noise) {
   for (const Family& family : families()) {
     for (const ScalarKind scalar : {ScalarKind::f32, ScalarKind::f64}) {

@@ -64,6 +64,19 @@ bool worse(const CaseResult& a, const CaseResult& b, const Policy& policy) {
   return badness(policy, a) > badness(policy, b);
 }
 
+// The largest difference in units of these floors.
+double ratio_of(std::span<const MeasuredRow> rows, std::span<const NoiseFloor> floors) {
+  double most = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const double difference = rows[i].comparison.max_abs_difference;
+    // Written so that a floor that is not a number makes it infinite: it is never enough.
+    if (difference == 0) continue;
+    const double ratio = difference / floors[i].floor;
+    most = std::isnan(ratio) ? std::numeric_limits<double>::infinity() : std::max(most, ratio);
+  }
+  return most;
+}
+
 }  // namespace
 
 std::unique_ptr<LogOracle> make_log_oracle(const Model<float>& model, ScalarKind scalar,
@@ -126,6 +139,8 @@ CaseResult OperationRunner::run(const Operations& operations, const Watcher& wat
   sequences_.clear();
   saved_.clear();
   executed_.clear();
+  open_steps_.clear();
+  watched_ = static_cast<bool>(watch);
   log_.emplace(space_.limits);
   int index = 0;
   try {
@@ -134,6 +149,7 @@ CaseResult OperationRunner::run(const Operations& operations, const Watcher& wat
       take_step(index, operations[static_cast<std::size_t>(index)], watch);
     }
     if (!ended_) finish(index);
+    close_steps();
   } catch (const EngineError& error) {
     end_with(Verdict::broken, Mark::crash, error.what(), index);
   } catch (const Error& error) {
@@ -160,6 +176,7 @@ void OperationRunner::take_step(int index, const Operation& operation, const Wat
   if (log_->why_not(operation)) return;
   facts_ = {};
   rows_.clear();
+  unmeasured_.clear();
   renumbered_ = false;
   OperationStep step;
   std::string refusal;
@@ -304,11 +321,16 @@ void OperationRunner::feed(const OperationStep& step) {
 
 // Rows first .. first + count - 1 of the answer are the last ones of the sequence.
 void OperationRunner::compare_feed(const FedTokens& fed, int first, int count) {
+  FedRows rows{
+      .first = rows_.size(), .count = static_cast<std::size_t>(count), .tokens = {}, .log = {}};
   const bool plain = log_->plain(fed.handle);
-  const std::vector<LoggedRow> log = plain ? std::vector<LoggedRow>{} : log_->log(fed.handle);
-  reference(fed, count, plain, log);
-  renumbered_ = renumbered_ || renumbered(log);
-  const std::size_t from = rows_.size();
+  if (plain) {
+    rows.tokens = log_->tokens(fed.handle);
+  } else {
+    rows.log = log_->log(fed.handle);
+  }
+  reference(rows);
+  renumbered_ = renumbered_ || renumbered(rows.log);
   bool same = true;
   for (int i = 0; i < count; ++i) {
     MeasuredRow row;
@@ -320,33 +342,53 @@ void OperationRunner::compare_feed(const FedTokens& fed, int first, int count) {
     same = same && row.comparison.same_bits;
     rows_.push_back(std::move(row));
   }
-  if (!same) measure_floors(from, fed, log);
-  if (whole_ && plain) add_loss(log_->tokens(fed.handle), count, first);
-}
-
-void OperationRunner::reference(const FedTokens& fed, int count, bool plain,
-                                std::span<const LoggedRow> log) {
-  if (!plain) return log_oracle_->logits(log, count, expected_);
-  const std::vector<int> tokens = log_->tokens(fed.handle);
-  engine_->full({tokens, 1}, count == 1 ? Rows::last : Rows::all, expected_);
-  require_rows(*engine_, expected_, count == 1 ? 1 : tokens.size());
-}
-
-// Of the rows from `from` on, which are the last ones of the sequence.
-void OperationRunner::measure_floors(std::size_t from, const FedTokens& fed,
-                                     std::span<const LoggedRow> log) {
-  Logits uncached{answer_.vocabulary, {}};
-  for (std::size_t i = from; i < rows_.size(); ++i) {
-    uncached.values.insert(uncached.values.end(), rows_[i].uncached.begin(),
-                           rows_[i].uncached.end());
-  }
-  if (log.empty()) {
-    const std::vector<int> tokens = log_->tokens(fed.handle);
-    noise_->floors({tokens, 1}, uncached, seed_, floors_);
+  if (whole_ && plain) add_loss(rows.tokens, count, first);
+  if (same) return;
+  if (may_wait(rows)) {
+    unmeasured_.push_back(std::move(rows));
   } else {
-    noise_->floors(log, uncached, seed_, floors_);
+    measure_floors(rows, rows_);
   }
-  for (std::size_t i = from; i < rows_.size(); ++i) rows_[i].floor = floors_[i - from];
+}
+
+void OperationRunner::reference(const FedRows& fed) {
+  const int count = static_cast<int>(fed.count);
+  if (!fed.log.empty()) return log_oracle_->logits(fed.log, count, expected_);
+  engine_->full({fed.tokens, 1}, count == 1 ? Rows::last : Rows::all, expected_);
+  require_rows(*engine_, expected_, count == 1 ? 1 : fed.tokens.size());
+}
+
+// Whether the rows agree at any floor. Until theirs is measured they have the smallest.
+bool OperationRunner::may_wait(FedRows& fed) {
+  const NoiseLimit* const noise = std::get_if<NoiseLimit>(&policy_);
+  if (noise == nullptr || watched_) return false;
+  for (std::size_t i = fed.first; i < fed.first + fed.count; ++i) {
+    const RowComparison& row = rows_[i].comparison;
+    if (!agrees_at_any_floor(*noise, row, setup_.scalar)) return false;
+  }
+  for (std::size_t i = fed.first; i < fed.first + fed.count; ++i) {
+    const RowComparison& row = rows_[i].comparison;
+    const double floor = smallest_floor(row, setup_.scalar);
+    rows_[i].floor = NoiseFloor{floor, 1};
+    if (row.max_abs_difference == 0) continue;
+    fed.ratio_most = std::max(fed.ratio_most, row.max_abs_difference / floor);
+  }
+  return true;
+}
+
+void OperationRunner::measure_floors(const FedRows& fed, std::span<MeasuredRow> rows,
+                                     const EnoughFloors& enough) {
+  const std::span<MeasuredRow> measured = rows.subspan(fed.first, fed.count);
+  Logits uncached{answer_.vocabulary, {}};
+  for (const MeasuredRow& row : measured) {
+    uncached.values.insert(uncached.values.end(), row.uncached.begin(), row.uncached.end());
+  }
+  if (fed.log.empty()) {
+    noise_->floors({fed.tokens, 1}, uncached, seed_, floors_, enough);
+  } else {
+    noise_->floors(fed.log, uncached, seed_, floors_, enough);
+  }
+  for (std::size_t i = 0; i < measured.size(); ++i) measured[i].floor = floors_[i];
 }
 
 void OperationRunner::add_loss(const std::vector<int>& tokens, int count, int first) {
@@ -423,19 +465,76 @@ void OperationRunner::judge_step(int index, bool renumbered) {
   if (facts_.count == 0 && rows_.empty()) return;  // nothing is open that could be looked at
   const bool by_noise = std::holds_alternative<NoiseLimit>(policy_);
   const Policy policy = renumbered && !by_noise ? Policy{NoiseLimit{}} : policy_;
+  if (!facts_.note.empty()) {
+    for (const FedRows& fed : unmeasured_) measure_floors(fed, rows_);
+    unmeasured_.clear();
+  }
   const Schedule none;
   const Measured measured{{}, none, rows_, facts_.count, facts_.note};
   CaseResult judged = judge_case(policy, measured, setup_.scalar);
   judged.step = index;
-  const std::int64_t compared = result_.rows_compared + judged.rows_compared;
-  const bool first = !result_.step;
-  if (first || worse(judged, result_, policy)) {
-    worst_.reset();
-    if (const auto worst = worst_row(policy, measured, setup_.scalar)) worst_ = rows_[*worst];
-    result_ = std::move(judged);
+  result_.rows_compared += judged.rows_compared;
+  if (!unmeasured_.empty() && judged.verdict == Verdict::agree) {
+    open_steps_.push_back({index, facts_.count, std::move(rows_), std::move(unmeasured_)});
+    return;
   }
-  result_.rows_compared = compared;
+  take_result(std::move(judged), worst_of(policy, measured), policy);
   ended_ = result_.verdict == Verdict::diverge || result_.verdict == Verdict::broken;
+}
+
+// Of two that are as bad as each other the earlier step is reported.
+void OperationRunner::take_result(CaseResult judged, std::optional<MeasuredRow> row,
+                                  const Policy& policy) {
+  const bool earlier = result_.step && judged.step < result_.step;
+  const bool takes = !result_.step || worse(judged, result_, policy) ||
+                     (earlier && !worse(result_, judged, policy));
+  if (!takes) return;
+  judged.rows_compared = result_.rows_compared;
+  result_ = std::move(judged);
+  worst_ = std::move(row);
+}
+
+// The rows that may be the worst of all; none if there are no unmeasured ones.
+auto OperationRunner::most_open() -> OpenRows {
+  OpenRows most{};
+  for (OpenStep& step : open_steps_) {
+    for (FedRows& fed : step.unmeasured) {
+      if (most.fed == nullptr || fed.ratio_most > most.fed->ratio_most) most = {&step, &fed};
+    }
+  }
+  return most;
+}
+
+// Of a run in which all agrees the worst row is reported: rows are measured in the order in which
+// they may be it, each until it cannot be it any more. What is then left has floors that are too
+// small: it seems worse than it is, and still is not the worst.
+void OperationRunner::close_steps() {
+  if (result_.step && result_.verdict != Verdict::agree) return;
+  double worst_ratio = result_.ratio.value_or(0);
+  for (OpenRows most = most_open(); most.fed != nullptr && most.fed->ratio_most >= worst_ratio;
+       most = most_open()) {
+    const std::span<const MeasuredRow> rows =
+        std::span(most.step->rows).subspan(most.fed->first, most.fed->count);
+    measure_floors(*most.fed, most.step->rows, [&](std::span<const NoiseFloor> floors) {
+      return ratio_of(rows, floors) < worst_ratio;
+    });
+    worst_ratio = std::max(worst_ratio, ratio_of(rows, floors_));
+    most.fed->ratio_most = -1;  // done with
+  }
+  for (OpenStep& step : open_steps_) {
+    const Schedule none;
+    const Measured measured{{}, none, step.rows, step.facts, {}};
+    CaseResult judged = judge_case(policy_, measured, setup_.scalar);
+    judged.step = step.index;
+    take_result(std::move(judged), worst_of(policy_, measured), policy_);
+  }
+}
+
+std::optional<MeasuredRow> OperationRunner::worst_of(const Policy& policy,
+                                                     const Measured& measured) const {
+  const auto found = worst_row(policy, measured, setup_.scalar);
+  if (!found) return std::nullopt;
+  return measured.rows[*found];
 }
 
 // Closes all that is open; an engine that then still holds something has lost count.

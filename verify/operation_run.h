@@ -80,6 +80,28 @@ class OperationRunner {
     int peak;
   };
 
+  // The rows of a step that one sequence was fed, and what their floors are measured from: the
+  // tokens of the sequence, or its log if it is not plain.
+  struct FedRows {
+    std::size_t first;  // of the rows of the step
+    std::size_t count;
+    std::vector<int> tokens;
+    std::vector<LoggedRow> log;
+    double ratio_most = 0;  // at the smallest floors that the rows may have
+  };
+  // A step whose rows agree whatever the floors of some of them are. These are measured only where
+  // one of them may be the worst row of the run.
+  struct OpenStep {
+    int index;
+    int facts;
+    std::vector<MeasuredRow> rows;
+    std::vector<FedRows> unmeasured;
+  };
+  struct OpenRows {
+    OpenStep* step;
+    FedRows* fed;
+  };
+
   void take_step(int index, const Operation& operation, const Watcher& watch);
   bool refused(const Operation& operation);
   [[nodiscard]] bool must_refuse(int handle, int length);
@@ -87,8 +109,12 @@ class OperationRunner {
   void execute(const Operation& operation, const OperationStep& step);
   void feed(const OperationStep& step);
   void compare_feed(const FedTokens& fed, int first, int count);
-  void reference(const FedTokens& fed, int count, bool plain, std::span<const LoggedRow> log);
-  void measure_floors(std::size_t from, const FedTokens& fed, std::span<const LoggedRow> log);
+  void reference(const FedRows& fed);
+  void measure_floors(const FedRows& fed, std::span<MeasuredRow> rows,
+                      const EnoughFloors& enough = {});
+  [[nodiscard]] bool may_wait(FedRows& fed);
+  void close_steps();
+  [[nodiscard]] OpenRows most_open();
   void add_loss(const std::vector<int>& tokens, int count, int first);
   void look_at_sequences(const Operation& operation, const OperationStep& step);
   // `before`: the operation's sequences as they were, in its order.
@@ -98,6 +124,9 @@ class OperationRunner {
   void carry_peaks(const Operation& operation, const OperationStep& step,
                    const std::vector<Sequence>& before);
   void judge_step(int index, bool renumbered);
+  void take_result(CaseResult judged, std::optional<MeasuredRow> row, const Policy& policy);
+  [[nodiscard]] std::optional<MeasuredRow> worst_of(const Policy& policy,
+                                                    const Measured& measured) const;
   void finish(int steps);
   [[nodiscard]] Sequence& at(int handle) { return sequences_[static_cast<std::size_t>(handle)]; }
 
@@ -121,11 +150,14 @@ class OperationRunner {
   CaseResult result_;
   std::optional<MeasuredRow> worst_;
   bool ended_ = false;
+  bool watched_ = false;  // somebody wants to see the floors of every step
+  std::vector<OpenStep> open_steps_;
 
   // Of the step at hand.
   Facts facts_;
   std::vector<MeasuredRow> rows_;
-  bool renumbered_ = false;  // some row of a feed saw keys that were rotated once more
+  std::vector<FedRows> unmeasured_;  // of them
+  bool renumbered_ = false;          // some row of a feed saw keys that were rotated once more
   Logits answer_, expected_, unrounded_;
   std::vector<NoiseFloor> floors_;
   std::vector<Feed> feeds_;

@@ -64,6 +64,41 @@ TEST(OperationRun, agrees_on_every_kind_in_every_arithmetic_and_scalar) {
   }
 }
 
+// Somebody who watches sees every floor, so that all of them are measured; else only those of rows
+// that may be the worst. Both tell of the same row, to the last bit.
+TEST(OperationRun, finds_the_worst_row_without_measuring_every_floor) {
+  const ModelData model = two_window_model();
+  std::size_t differing = 0;
+  for (const CacheKind& kind : all_cache_kinds()) {
+    for (const ScalarKind scalar : {ScalarKind::f32, ScalarKind::f64}) {
+      for (const std::string_view operations : {kEveryVerb, kMovingVerbs}) {
+        const bool moves = builtin_capabilities(model.weights.config, kind).shift;
+        if (operations == kMovingVerbs && !moves) continue;
+        Case subject = operations_case(model, kind, operations, Arithmetic::matrix);
+        subject.scalar = scalar;
+        OperationRunner runner = runner_of(subject, model, builtin_engine);
+        double most = 0;
+        const CaseResult watched = runner.run(subject.operations, [&](const SeenStep& seen) {
+          for (const MeasuredRow& row : seen.rows) {
+            if (row.comparison.max_abs_difference == 0) continue;
+            ++differing;
+            ASSERT_TRUE(row.floor.has_value());
+            most = std::max(most, row.comparison.max_abs_difference / row.floor->floor);
+          }
+        });
+        const std::string of_worst = describe(watched);
+        const CaseResult alone = runner.run(subject.operations);
+        EXPECT_EQ(describe(alone), of_worst) << name(kind) << " " << name(scalar);
+        if (alone.verdict != Verdict::agree) continue;  // gated
+        EXPECT_EQ(alone.ratio, most) << name(kind) << " " << name(scalar);
+        ASSERT_TRUE(runner.worst().has_value());
+        EXPECT_EQ(runner.worst()->floor->floor, alone.noise->floor);
+      }
+    }
+  }
+  EXPECT_GT(differing, 100U);
+}
+
 TEST(OperationRun, of_nothing_gave_up) {
   const ModelData model = two_window_model();
   OperationRunner runner(model, {ScalarKind::f32, Arithmetic::row}, Exact{}, 1, builtin_engine);

@@ -74,7 +74,7 @@ void OperationUnit::take(OperationRunner& runner, const Operations& operations,
 CaseResult OperationUnit::look_again(CaseRecord record) {
   const ModelData& model = assignment_.run->model;
   CaseResult& judged = record.result;
-  if (judged.mark == Mark::gated) judged = run_case(record.subject, model, context_.factory).result;
+  if (judged.mark == Mark::gated) judged = decide_wide(record.subject, std::move(judged));
   if (judged.verdict == Verdict::agree || judged.verdict == Verdict::gave_up) return judged;
   context_.tell(record);
   if (++failures_ > kRerunsMax) return judged;
@@ -90,9 +90,22 @@ CaseResult OperationUnit::look_again(CaseRecord record) {
   return judged;
 }
 
+CaseResult OperationUnit::decide_wide(const Case& subject, CaseResult narrow) {
+  try {
+    if (!wide_) {
+      wide_.emplace(assignment_.run->model,
+                    EngineSetup{ScalarKind::f64, subject.arithmetic, subject.cache_kind},
+                    subject.policy, subject.seed, context_.factory);
+    }
+    return decided(std::move(narrow), wide_->run(subject.operations));
+  } catch (const EngineError& error) {
+    return decided(std::move(narrow), crashed(error.what()));
+  }
+}
+
 void OperationUnit::record_no_engine(const std::string& why) {
   const Operations first{{Verb::open, {}, {}}};
-  const CaseResult broken{.verdict = Verdict::broken, .mark = Mark::crash, .note = why};
+  const CaseResult broken = crashed(why);
   tally_.add(first, std::nullopt, broken, 0);
   context_.tell(
       {.subject = operations_case(assignment_, context_.options.seed, first), .result = broken});

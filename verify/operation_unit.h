@@ -44,6 +44,7 @@ class OperationUnit {
   void take(OperationRunner& runner, const Operations& operations,
             std::optional<std::uint64_t> number);
   [[nodiscard]] CaseResult look_again(CaseRecord record);
+  [[nodiscard]] CaseResult decide_wide(const Case& subject, CaseResult narrow);
   void record_no_engine(const std::string& why);
 
   const Context& context_;
@@ -52,6 +53,7 @@ class OperationUnit {
   OperationCoverage coverage_;
   Loss loss_;
   int failures_ = 0;
+  std::optional<OperationRunner> wide_;  // in float64, from the first case on that needs it
 };
 
 }  // namespace kvcheck

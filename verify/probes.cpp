@@ -20,20 +20,20 @@ class TimedMeter final : public NoiseMeter {
   TimedMeter(NoiseMeter& meter, double& seconds) : meter_(meter), seconds_(seconds) {}
 
   void floors(const TokenBlock& block, const Logits& uncached, std::uint64_t seed,
-              std::vector<NoiseFloor>& out) override {
-    measure(block, uncached, seed, out);
+              std::vector<NoiseFloor>& out, const EnoughFloors& enough) override {
+    measure(block, uncached, seed, out, enough);
   }
   void floors(std::span<const LoggedRow> log, const Logits& uncached, std::uint64_t seed,
-              std::vector<NoiseFloor>& out) override {
-    measure(log, uncached, seed, out);
+              std::vector<NoiseFloor>& out, const EnoughFloors& enough) override {
+    measure(log, uncached, seed, out, enough);
   }
 
  private:
   template <typename Input>  // a block or a log
   void measure(const Input& input, const Logits& uncached, std::uint64_t seed,
-               std::vector<NoiseFloor>& out) {
+               std::vector<NoiseFloor>& out, const EnoughFloors& enough) {
     const auto start = std::chrono::steady_clock::now();
-    meter_.floors(input, uncached, seed, out);
+    meter_.floors(input, uncached, seed, out, enough);
     seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 

@@ -14,10 +14,6 @@
 namespace kvcheck {
 namespace {
 
-CaseResult crashed(const std::string& why) {
-  return {.verdict = Verdict::broken, .mark = Mark::crash, .note = why};
-}
-
 Replayed run_on(Bench& bench, const Case& subject) {
   bench.keep_rows = true;
   const Config& config = bench.model.weights.config;
@@ -80,6 +76,16 @@ void require_valid_operations(const Case& subject, const ModelData& model, std::
 
 }  // namespace
 
+CaseResult crashed(std::string_view why) {
+  return {.verdict = Verdict::broken, .mark = Mark::crash, .note = std::string(why)};
+}
+
+CaseResult decided(CaseResult narrow, CaseResult wide) {
+  if (wide.verdict == Verdict::gave_up) return narrow;
+  if (wide.mark == Mark::none) wide.mark = Mark::widened;
+  return wide;
+}
+
 std::string short_hash(const ModelData& model) { return model.sha256.substr(0, 8); }
 
 void require_same_model(const Case& subject, const ModelData& model, std::string_view where) {
@@ -110,7 +116,7 @@ Replayed run_case(const Case& subject, const ModelData& model, const EngineFacto
   if (replayed.result.mark != Mark::gated) return replayed;
   Replayed wide = run_once(subject, model, ScalarKind::f64, factory, watch);
   if (wide.result.verdict == Verdict::gave_up) return replayed;
-  if (wide.result.mark == Mark::none) wide.result.mark = Mark::widened;
+  wide.result = decided(std::move(replayed.result), std::move(wide.result));
   return wide;
 }
 

@@ -30,4 +30,9 @@ struct Replayed {
                                 const EngineFactory& factory,
                                 const OperationRunner::Watcher& watch = {});
 
+// What an engine that fails by itself makes of a case.
+[[nodiscard]] CaseResult crashed(std::string_view why);
+// What a case comes to that was gated in float32, from that result and the one in float64.
+[[nodiscard]] CaseResult decided(CaseResult narrow, CaseResult wide);
+
 }  // namespace kvcheck

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <memory>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -35,6 +35,11 @@ void align_masks(StepPlan& plan, const FaultStep&) {
       const auto first = static_cast<std::size_t>(in_feed + 1);
       if (of_feed > 1) seen = seen.first(std::min(seen.size(), first));
       wrong.slots.insert(wrong.slots.end(), seen.begin(), seen.end());
+      if (!view.positions.empty()) {
+        const std::span<const int> of_keys = view.positions_of(static_cast<int>(r));
+        const auto end = of_keys.begin() + static_cast<std::ptrdiff_t>(seen.size());
+        wrong.positions.insert(wrong.positions.end(), of_keys.begin(), end);
+      }
       wrong.first.push_back(static_cast<int>(wrong.slots.size()));
     }
     view = std::move(wrong);
@@ -63,83 +68,83 @@ void plant_early_wrap(const Planting<T>& planting) {
   });
 }
 
-// The rows of a prompt's blocks are taken from wherever the same tokens were fed to a new sequence,
-// whatever stood before them.
-template <Scalar T>
-class BlocksByOwnTokens {
- public:
-  explicit BlocksByOwnTokens(Builtin<T>& engine) : engine_(engine) {}
+// ---- Wrong answers about the reuse of blocks
 
-  void feed(Engine& inner, std::span<const Feed> feeds, Rows rows, Logits& out) {
-    std::vector<bool> is_new;
-    for (const Feed& feed : feeds) is_new.push_back(engine_.cache(feed.sequence).length() == 0);
-    if (feeds.size() == 1 && rows == Rows::last && is_new[0]) {
-      prompt(inner, feeds[0], out);
-    } else {
-      inner.batch(feeds, rows, out);
-    }
-    for (std::size_t i = 0; i < feeds.size(); ++i) {
-      if (is_new[i]) remember(feeds[i]);
-    }
-  }
+ReuseRules known_by_few_bits() {
+  ReuseRules rules;
+  rules.key = [](std::uint64_t parent, std::span<const int> tokens) {
+    return key_of_block(parent, tokens) & 1U;
+  };
+  rules.compared = Compared::nothing;
+  return rules;
+}
 
- private:
-  void prompt(Engine& inner, const Feed& feed, Logits& out) {
-    std::size_t known = 0;
-    while (known + kBlock < feed.tokens.size() && blocks_.contains(block(feed, known))) {
-      known += kBlock;
-    }
-    if (known > 0) {
-      inner.feed(feed.sequence, feed.tokens.first(known), Rows::last, out);
-      for (std::size_t first = 0; first < known; first += kBlock) {
-        auto row = blocks_.at(block(feed, first)).begin();
-        each_row(feed, first, [&](T* to) { std::ranges::copy(*row++, to); });
-      }
-    }
-    inner.feed(feed.sequence, feed.tokens.subspan(known), Rows::last, out);
-  }
+ReuseRules known_by_own_tokens() {
+  ReuseRules rules;
+  rules.key = [](std::uint64_t, std::span<const int> tokens) { return key_of_block(0, tokens); };
+  rules.compared = Compared::tokens;
+  return rules;
+}
 
-  void remember(const Feed& feed) {
-    for (std::size_t first = 0; first + kBlock <= feed.tokens.size(); first += kBlock) {
-      std::vector<std::vector<T>> rows;
-      const std::ptrdiff_t stride = engine_.cache(feed.sequence).slot_stride();
-      each_row(feed, first, [&](const T* row) { rows.emplace_back(row, row + stride); });
-      blocks_.emplace(block(feed, first), std::move(rows));
-    }
-  }
+ReuseRules known_before_full() {
+  ReuseRules rules;
+  rules.remembered_from = 1;
+  return rules;
+}
 
-  template <typename Visit>
-  void each_row(const Feed& feed, std::size_t first, Visit visit) {
-    KvCache<T>& cache = engine_.cache(feed.sequence);
-    for (int l = 0; l < cache.store().layers(); ++l) {
-      for (std::size_t slot = first; slot < first + kBlock; ++slot) {
-        visit(cache.key(l, static_cast<int>(slot)));
-        visit(cache.value(l, static_cast<int>(slot)));
-      }
-    }
-  }
+ReuseRules taken_in_the_order_of_memory() {
+  ReuseRules rules;
+  rules.taken = [](std::vector<int> known) {
+    std::iota(known.begin(), known.end(), 0);
+    return known;
+  };
+  return rules;
+}
 
-  static std::vector<int> block(const Feed& feed, std::size_t first) {
-    const auto tokens = feed.tokens.subspan(first, kBlock);
-    return {tokens.begin(), tokens.end()};
-  }
+// A prompt takes one row less, and goes on behind the block that this leaves unfilled.
+ReuseRules going_on_in_the_next_block() {
+  ReuseRules rules;
+  rules.provided = [](const Hit& hit) { return std::max(rows_provided(hit) - 1, 0); };
+  rules.place = [](const FedRow& fed) {
+    const int unfilled = (fed.block - fed.reused % fed.block) % fed.block;
+    return fed.row + unfilled;
+  };
+  return rules;
+}
 
-  static constexpr std::size_t kBlock = 2;
-  Builtin<T>& engine_;
-  std::map<std::vector<int>, std::vector<std::vector<T>>> blocks_;
-};
+ReuseRules numbers_of_two_bits() {
+  ReuseRules rules;
+  rules.stored = [](int block) { return block & 3; };
+  return rules;
+}
 
-template <Scalar T>
-void plant_blocks_by_own_tokens(const Planting<T>& planting) {
-  auto blocks = std::make_shared<BlocksByOwnTokens<T>>(planting.engine);
-  planting.hooks.feed = [blocks](Engine& inner, std::span<const Feed> feeds, Rows rows,
-                                 Logits& out) { blocks->feed(inner, feeds, rows, out); };
+ReuseRules shared_when_unfilled() {
+  ReuseRules rules;
+  rules.copies_unfilled = false;
+  return rules;
+}
+
+ReuseRules free_while_held() {
+  ReuseRules rules;
+  rules.free_at = 1;
+  return rules;
+}
+
+ReuseRules found_when_taken() {
+  ReuseRules rules;
+  rules.forgets_taken = false;
+  return rules;
+}
+
+ReuseRules all_taken() {
+  ReuseRules rules;
+  rules.provided = [](const Hit& hit) { return hit.known; };
+  return rules;
 }
 
 // Canaries that are faults of the table. Layer 1, which has no window, keeps what layer 0 forgets.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kOfTable{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kOfTable{{
     {"truncate-keeps-a-layer", "truncate-keeps-a-layer:layer1"},
-    {"fork-shares-the-last-block", "fork-shares-the-last-block"},
     {"reorder-ignored", "reorder-ignored"},
     {"load-one-row-short", "load-one-row-short"},
     {"growth-forgets-a-layer", "growth-forgets-a-layer:layer1"},
@@ -159,8 +164,26 @@ constexpr std::array kOwn{
     own("ring-wraps-early", "ring",
         at_verbs([](const auto& planting) { plant_early_wrap(planting); })),
     own("chunk-sees-the-oldest", "flat", PlanFault{align_masks}),
-    own("blocks-known-by-their-own-tokens", "flat",
-        at_verbs([](const auto& planting) { plant_blocks_by_own_tokens(planting); })),
+    own("fork-shares-the-last-block", "paged",
+        at_verbs([](const auto& p) { p.engine.reuse_rules(shared_when_unfilled()); })),
+    own("blocks-known-by-their-own-tokens", "paged",
+        at_verbs([](const auto& p) { p.engine.reuse_rules(known_by_own_tokens()); })),
+    own("blocks-known-by-few-bits", "paged",
+        at_verbs([](const auto& p) { p.engine.reuse_rules(known_by_few_bits()); })),
+    own("blocks-known-before-full", "paged",
+        at_verbs([](const auto& p) { p.engine.reuse_rules(known_before_full()); })),
+    own("blocks-in-the-order-of-memory", "paged",
+        at_verbs([](const auto& p) { p.engine.reuse_rules(taken_in_the_order_of_memory()); })),
+    own("prompt-goes-on-in-the-next-block", "paged",
+        at_verbs([](const auto& p) { p.engine.reuse_rules(going_on_in_the_next_block()); })),
+    own("block-numbers-of-two-bits", "paged",
+        at_verbs([](const auto& p) { p.engine.reuse_rules(numbers_of_two_bits()); })),
+    own("block-free-while-held", "paged",
+        at_verbs([](const auto& p) { p.engine.reuse_rules(free_while_held()); })),
+    own("block-found-when-taken", "paged",
+        at_verbs([](const auto& p) { p.engine.reuse_rules(found_when_taken()); })),
+    own("prompt-taken-whole", "paged",
+        at_verbs([](const auto& p) { p.engine.reuse_rules(all_taken()); })),
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "engine/error.h"
 
@@ -80,6 +81,17 @@ Policy parse_policy(std::string_view text, std::string_view where) {
   throw bad_input({where, "policy", "exact, abs:X or noise[:LIMIT]", text});
 }
 
+double smallest_floor(const RowComparison& row, ScalarKind scalar) {
+  const double epsilon = scalar == ScalarKind::f32 ? double{std::numeric_limits<float>::epsilon()}
+                                                   : std::numeric_limits<double>::epsilon();
+  return (1 - kFloorSlack) * epsilon * row.largest;
+}
+
+bool agrees_at_any_floor(NoiseLimit noise, const RowComparison& row, ScalarKind scalar) {
+  return row.uncached_finite && row.cached_finite &&
+         row.max_abs_difference <= noise.limit * smallest_floor(row, scalar);
+}
+
 Judgement judge(const Policy& policy, const RowComparison& row,
                 const std::optional<NoiseFloor>& floor, ScalarKind scalar) {
   Judgement judgement;
@@ -101,9 +113,10 @@ Judgement judge(const Policy& policy, const RowComparison& row,
     return judgement;
   }
   judgement.verdict = within(policy, row, judgement.ratio) ? Verdict::agree : Verdict::diverge;
-  // Written so that a kappa that is not a number is gated too. No difference needs no conditioning.
+  // Written so that a kappa that is not a number is gated too.
   const bool ill_conditioned = floor && !(floor->kappa <= kKappaGate);
-  if (by_noise && scalar == ScalarKind::f32 && ill_conditioned && row.max_abs_difference != 0) {
+  if (by_noise && scalar == ScalarKind::f32 && ill_conditioned &&
+      !agrees_at_any_floor(std::get<NoiseLimit>(policy), row, scalar)) {
     judgement.verdict = Verdict::gave_up;
     judgement.gated = true;
   }

@@ -19,7 +19,7 @@ namespace kvcheck {
 // prefix of each trained model (700 and more).
 inline constexpr double kNoiseLimit = 30.0;
 // Conditioning above which the rounding of float32 hides faults that matter: such a case is decided
-// in float64.
+// in float64, unless its difference is so small that it agrees at any conditioning.
 inline constexpr double kKappaGate = 1e3;
 // More gated cases than this and a check has decided too little to say "agree".
 inline constexpr double kGatedShareMax = 0.05;
@@ -58,6 +58,16 @@ struct NoiseFloor {
 
 // Why a row is broken that no engine failed at.
 inline constexpr std::string_view kNotFinite = "the uncached logits are not finite";
+
+// No floor of the row is smaller: epsilon x the largest term of the output product is part of it,
+// and no logit is larger than that term.
+[[nodiscard]] double smallest_floor(const RowComparison& row, ScalarKind scalar);
+// The rounding of the bound itself, at most: both sides are sums of some thousands of terms, the
+// larger one in the wider scalar.
+inline constexpr double kFloorSlack = 1e-6;
+// Whether its difference is within the limit whatever its floor is.
+[[nodiscard]] bool agrees_at_any_floor(NoiseLimit noise, const RowComparison& row,
+                                       ScalarKind scalar);
 
 struct Judgement {
   Verdict verdict = Verdict::gave_up;

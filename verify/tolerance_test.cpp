@@ -174,6 +174,35 @@ TEST(Gate, is_for_noise_and_float32_and_a_difference_only) {
   }
 }
 
+// 1 between logits of at most 2^k, in a row that is as ill-conditioned as can be.
+Judgement gate_of_large_logits(double largest, double limit) {
+  RowComparison row = differing_by(1);
+  row.largest = largest;
+  return judge(NoiseLimit{limit}, row, NoiseFloor{1e9, 1e9}, ScalarKind::f32);
+}
+
+TEST(Gate, is_open_for_what_agrees_at_any_floor) {
+  constexpr double kEpsilon = 0x1p-23;
+  EXPECT_TRUE(gate_of_large_logits(1 / kEpsilon / 30, 30).gated) << "there may be some slack";
+  const Judgement small = gate_of_large_logits(1.001 / kEpsilon / 30, 30);
+  EXPECT_FALSE(small.gated);
+  EXPECT_EQ(small.verdict, Verdict::agree);
+  EXPECT_EQ(small.ratio, 1e-9) << "of the floor itself";
+  EXPECT_TRUE(gate_of_large_logits(1.001 / kEpsilon / 30, 29).gated);
+}
+
+TEST(Gate, knows_no_floor_of_rows_that_are_not_finite) {
+  RowComparison row = differing_by(0);
+  row.largest = 1;
+  EXPECT_TRUE(agrees_at_any_floor({}, row, ScalarKind::f32));
+  row.cached_finite = false;
+  EXPECT_FALSE(agrees_at_any_floor({}, row, ScalarKind::f32));
+  row = differing_by(kInf);
+  row.largest = kInf;
+  row.uncached_finite = false;
+  EXPECT_FALSE(agrees_at_any_floor({}, row, ScalarKind::f32));
+}
+
 RC_GTEST_PROP(Judge, a_larger_difference_is_never_judged_better, ()) {
   // Below 2, so that no product with them is infinite.
   const auto below_two = rc::gen::map(

@@ -107,15 +107,15 @@ class ScriptedEngine final : public Engine {
 class ScriptedMeter final : public NoiseMeter {
  public:
   void floors(const TokenBlock& block, const Logits& uncached, std::uint64_t seed,
-              std::vector<NoiseFloor>& out) override {
+              std::vector<NoiseFloor>& out, const EnoughFloors&) override {
     ++calls;
     out.clear();
     for (int b = 0; b < block.sequences; ++b) {
       out.push_back({uncached.row(b)[0], static_cast<double>(seed)});
     }
   }
-  void floors(std::span<const LoggedRow>, const Logits&, std::uint64_t,
-              std::vector<NoiseFloor>&) override {
+  void floors(std::span<const LoggedRow>, const Logits&, std::uint64_t, std::vector<NoiseFloor>&,
+              const EnoughFloors&) override {
     throw InternalError("a walk has no logs");
   }
 
@@ -310,12 +310,12 @@ TEST(PrefixWalk, measures_floors_once_for_siblings_and_only_when_asked) {
 // After a failure the walk tells at which prefix it was, the first one of the siblings.
 TEST(PrefixWalk, tells_where_the_engine_failed) {
   class Failing final : public NoiseMeter {
-    void floors(const TokenBlock&, const Logits&, std::uint64_t,
-                std::vector<NoiseFloor>&) override {
+    void floors(const TokenBlock&, const Logits&, std::uint64_t, std::vector<NoiseFloor>&,
+                const EnoughFloors&) override {
       throw EngineError("no");
     }
-    void floors(std::span<const LoggedRow>, const Logits&, std::uint64_t,
-                std::vector<NoiseFloor>&) override {}
+    void floors(std::span<const LoggedRow>, const Logits&, std::uint64_t, std::vector<NoiseFloor>&,
+                const EnoughFloors&) override {}
   };
   ScriptedEngine engine;
   Failing meter;
