@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
+#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -99,33 +99,20 @@ void turn(std::vector<T>& key, int layer, const Config& config, int by) {
 
 // ---- Plans
 
-// Rewrites the plans of an engine, and says to the trace when that changed one.
-template <Scalar T, typename Rewrite>
-void rewrite_plans(const Planting<T>& planting, Rewrite rewrite) {
-  planting.engine.rewrite_plans(
-      [rewrite, trace = planting.trace](StepPlan& plan, PlannedFeeds feeds) {
-        const StepPlan before = plan;
-        rewrite(plan, feeds);
-        if (plan != before) trace->changed();
-      });
+// The same, and it says to the trace when it has changed a plan.
+[[nodiscard]] PlanRewrite counted(PlanRewrite rewrite, std::shared_ptr<FaultTrace> trace);
+
+template <Scalar T>
+void rewrite_plans(const Planting<T>& planting, PlanRewrite rewrite) {
+  planting.engine.rewrite_plans(counted(std::move(rewrite), planting.trace));
 }
 
 // change(view) of one layer, which then has a view of its own; where nothing changes, nothing is
 // touched.
-template <typename Change>
-void change_view(StepPlan& plan, int layer, Change change) {
-  StepPlan wrong = plan;
-  SlotView& view = own_view(wrong, layer);
-  const SlotView right = view;
-  change(view);
-  if (view != right) plan = std::move(wrong);
-}
+void change_view(StepPlan& plan, int layer, const std::function<void(SlotView&)>& change);
 
 // Shows a row one more key: that which the right view shows it as its `key`-th.
-inline void show(SlotView& view, const SlotView& right, int row, std::size_t key) {
-  view.slots.push_back(right.of(row)[key]);
-  if (!right.positions.empty()) view.positions.push_back(right.positions_of(row)[key]);
-}
+void show(SlotView& view, const SlotView& right, int row, std::size_t key);
 
 // What there is to know of the sequence of each feed of the step at hand.
 template <typename Value>
@@ -151,21 +138,7 @@ auto note_feeds(const Planting<T>& planting, Of of) {
 using Drift = SequenceMemory<int>;
 
 // A counter of positions is a part of what is saved.
-inline std::shared_ptr<Drift> attach_drift(Hooks& hooks) {
-  auto drift = Drift::attach(hooks);
-  auto saved = std::make_shared<std::map<State, int>>();
-  hooks.save = [drift, saved](Engine& inner, SequenceId sequence) {
-    State state = inner.save(sequence);
-    (*saved)[state] = drift->of(sequence);
-    return state;
-  };
-  hooks.load = [drift, saved](Engine& inner, std::span<const std::byte> state) {
-    const SequenceId sequence = inner.load(state);
-    drift->of(sequence) = (*saved)[State(state.begin(), state.end())];
-    return sequence;
-  };
-  return drift;
-}
+[[nodiscard]] std::shared_ptr<Drift> attach_drift(Hooks& hooks);
 
 // Positions drift as the memory says; inside the context, outside of which no engine goes.
 template <Scalar T>
