@@ -2,8 +2,6 @@
 // Counted plans, views of their own, and counters that go along with their rows.
 #include "verify/fault_caches.h"
 
-#include <map>
-
 namespace kvcheck {
 
 PlanRewrite counted(PlanRewrite rewrite, std::shared_ptr<FaultTrace> trace) {
@@ -16,11 +14,11 @@ PlanRewrite counted(PlanRewrite rewrite, std::shared_ptr<FaultTrace> trace) {
 }
 
 void change_view(StepPlan& plan, int layer, const std::function<void(SlotView&)>& change) {
-  StepPlan wrong = plan;
-  SlotView& view = own_view(wrong, layer);
-  const SlotView right = view;
-  change(view);
-  if (view != right) plan = std::move(wrong);
+  StepPlan right = plan;
+  (void)own_view(right, layer);
+  StepPlan wrong = right;
+  change(own_view(wrong, layer));
+  if (wrong != right) plan = std::move(wrong);
 }
 
 void show(SlotView& view, const SlotView& right, int row, std::size_t key) {
@@ -30,15 +28,17 @@ void show(SlotView& view, const SlotView& right, int row, std::size_t key) {
 
 std::shared_ptr<Drift> attach_drift(Hooks& hooks) {
   auto drift = Drift::attach(hooks);
-  auto saved = std::make_shared<std::map<State, int>>();
+  auto saved = std::make_shared<std::vector<std::pair<State, int>>>();
   hooks.save = [drift, saved](Engine& inner, SequenceId sequence) {
     State state = inner.save(sequence);
-    (*saved)[state] = drift->of(sequence);
+    saved->emplace_back(state, drift->of(sequence));
     return state;
   };
   hooks.load = [drift, saved](Engine& inner, std::span<const std::byte> state) {
     const SequenceId sequence = inner.load(state);
-    drift->of(sequence) = (*saved)[State(state.begin(), state.end())];
+    const auto same = [&](const auto& known) { return std::ranges::equal(known.first, state); };
+    const auto known = std::ranges::find_if(*saved, same);
+    drift->of(sequence) = known == saved->end() ? 0 : known->second;
     return sequence;
   };
   return drift;
