@@ -81,10 +81,21 @@ auto of_scalar(const VerbFault& fault) {
     return fault.wide;
 }
 
+// What the fault itself says of the rows that are held, stays.
+template <Scalar T>
+void tell_logits_only(Builtin<T>& engine, Hooks& hooks) {
+  hooks.can = [](Capabilities& can) { can.fingerprint = false; };
+  if (hooks.held) return;
+  hooks.held = [&engine](const Engine&, SequenceId sequence) {
+    const KvCache<T>& cache = engine.cache(sequence);
+    return Held{cache.length(), cache.next_position(), cache.bytes(cache.length())};
+  };
+}
+
 template <Scalar T>
 std::unique_ptr<Engine> planted(const ModelData& model, const EngineSetup& setup,
                                 const FaultVariant& variant,
-                                const std::shared_ptr<FaultTrace>& trace) {
+                                const std::shared_ptr<FaultTrace>& trace, Tells tells) {
   auto builtin = std::make_unique<Builtin<T>>(model.weights, setup.arithmetic, setup.cache);
   Builtin<T>& engine = *builtin;
   const Config& config = model.weights.config;
@@ -99,6 +110,7 @@ std::unique_ptr<Engine> planted(const ModelData& model, const EngineSetup& setup
   if (const auto* const verbs = std::get_if<VerbFault>(&change)) {
     of_scalar<T> (*verbs)({engine, config, setup.cache, variant.at, hooks, trace});
   }
+  if (tells == Tells::logits) tell_logits_only(engine, hooks);
   return std::make_unique<HookedEngine>(std::move(builtin), std::move(hooks));
 }
 
@@ -153,10 +165,11 @@ std::vector<FaultVariant> variants(const Fault& fault, int layers) {
   return found;
 }
 
-EngineFactory faulty_engine(FaultVariant variant, std::shared_ptr<FaultTrace> trace) {
-  return [variant, trace = std::move(trace)](const ModelData& model, const EngineSetup& setup) {
-    return setup.scalar == ScalarKind::f32 ? planted<float>(model, setup, variant, trace)
-                                           : planted<double>(model, setup, variant, trace);
+EngineFactory faulty_engine(FaultVariant variant, std::shared_ptr<FaultTrace> trace, Tells tells) {
+  return [variant, trace = std::move(trace), tells](const ModelData& model,
+                                                    const EngineSetup& setup) {
+    return setup.scalar == ScalarKind::f32 ? planted<float>(model, setup, variant, trace, tells)
+                                           : planted<double>(model, setup, variant, trace, tells);
   };
 }
 

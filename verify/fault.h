@@ -163,7 +163,12 @@ struct FaultVariant {
 // All variants of a row for models of this many layers; at least one.
 [[nodiscard]] std::vector<FaultVariant> variants(const Fault& fault, int layers);
 
+// What an engine tells of itself: all that the built-in one does, or as little as one that keeps
+// its memory to itself: no fingerprints, and no complaints about slots that hold nothing.
+enum class Tells { all, logits };
+
 // An engine with the fault planted, and its changes counted.
-[[nodiscard]] EngineFactory faulty_engine(FaultVariant variant, std::shared_ptr<FaultTrace> trace);
+[[nodiscard]] EngineFactory faulty_engine(FaultVariant variant, std::shared_ptr<FaultTrace> trace,
+                                          Tells tells = Tells::all);
 
 }  // namespace kvcheck

@@ -16,8 +16,9 @@ namespace {
 
 std::vector<Fault> all_faults() {
   std::vector<Fault> all;
-  for (const auto& of_class : {position_faults, mask_faults, window_faults, storage_faults,
-                               lifecycle_faults, batch_faults, paging_faults, path_faults}) {
+  for (const auto& of_class :
+       {position_faults, mask_faults, window_faults, storage_faults, lifecycle_faults, state_faults,
+        move_faults, batch_faults, format_faults, paging_faults, path_faults}) {
     std::ranges::copy(of_class(), std::back_inserter(all));
   }
   return all;

@@ -25,7 +25,10 @@ namespace kvcheck {
 [[nodiscard]] std::span<const Fault> window_faults();
 [[nodiscard]] std::span<const Fault> storage_faults();
 [[nodiscard]] std::span<const Fault> lifecycle_faults();
+[[nodiscard]] std::span<const Fault> state_faults();
+[[nodiscard]] std::span<const Fault> move_faults();
 [[nodiscard]] std::span<const Fault> batch_faults();
+[[nodiscard]] std::span<const Fault> format_faults();
 [[nodiscard]] std::span<const Fault> paging_faults();
 [[nodiscard]] std::span<const Fault> path_faults();
 

@@ -162,7 +162,7 @@ void plant_registered_early(const Planting<T>& planting) {
   };
 }
 
-constexpr std::string_view kPaged = "paged:2";
+constexpr std::string_view kPaged = "paged";
 
 constexpr std::array kFaults{
     Fault{"hash-truncated",

@@ -6,6 +6,11 @@ namespace kvcheck {
 
 SequenceId HookedEngine::open() { return hooks_.open ? hooks_.open(*inner_) : inner_->open(); }
 
+void HookedEngine::close(SequenceId sequence) {
+  if (!hooks_.close) return inner_->close(sequence);
+  hooks_.close(*inner_, sequence);
+}
+
 void HookedEngine::full(const TokenBlock& block, Rows rows, Logits& out) {
   if (!hooks_.full) return inner_->full(block, rows, out);
   hooks_.full(*inner_, block, rows, out);
@@ -34,6 +39,10 @@ SequenceId HookedEngine::fork(SequenceId sequence) {
 void HookedEngine::reorder(std::span<const SequenceId> sequences, std::span<const int> from) {
   if (!hooks_.reorder) return inner_->reorder(sequences, from);
   hooks_.reorder(*inner_, sequences, from);
+}
+
+State HookedEngine::save(SequenceId sequence) {
+  return hooks_.save ? hooks_.save(*inner_, sequence) : inner_->save(sequence);
 }
 
 SequenceId HookedEngine::load(std::span<const std::byte> state) {

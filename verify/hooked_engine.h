@@ -15,11 +15,13 @@ namespace kvcheck {
 // Called instead of a verb of the engine inside; an empty one leaves the verb as it is.
 struct Hooks {
   std::function<SequenceId(Engine&)> open = {};
+  std::function<void(Engine&, SequenceId)> close = {};
   std::function<void(Engine&, const TokenBlock&, Rows, Logits&)> full = {};
   std::function<void(Engine&, std::span<const Feed>, Rows, Logits&)> feed = {};  // and batch
   std::function<void(Engine&, SequenceId, int)> truncate = {};
   std::function<SequenceId(Engine&, SequenceId)> fork = {};
   std::function<void(Engine&, std::span<const SequenceId>, std::span<const int>)> reorder = {};
+  std::function<State(Engine&, SequenceId)> save = {};
   std::function<SequenceId(Engine&, std::span<const std::byte>)> load = {};
   std::function<void(Engine&, SequenceId, int, int)> shift = {};
   std::function<void(Engine&, SequenceId, int, int)> evict = {};
@@ -37,13 +39,13 @@ class HookedEngine final : public Engine {
   [[nodiscard]] const Hello& hello() const override { return hello_; }
   void full(const TokenBlock& block, Rows rows, Logits& out) override;
   [[nodiscard]] SequenceId open() override;
-  void close(SequenceId sequence) override { inner_->close(sequence); }
+  void close(SequenceId sequence) override;
   void feed(SequenceId sequence, std::span<const int> tokens, Rows rows, Logits& out) override;
   void batch(std::span<const Feed> feeds, Rows rows, Logits& out) override;
   void truncate(SequenceId sequence, int length) override;
   [[nodiscard]] SequenceId fork(SequenceId sequence) override;
   void reorder(std::span<const SequenceId> sequences, std::span<const int> from) override;
-  [[nodiscard]] State save(SequenceId sequence) override { return inner_->save(sequence); }
+  [[nodiscard]] State save(SequenceId sequence) override;
   [[nodiscard]] SequenceId load(std::span<const std::byte> state) override;
   void shift(SequenceId sequence, int from, int to) override;
   void evict(SequenceId sequence, int keep, int drop) override;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "verify/case.h"
+#include "verify/fault.h"
 #include "verify/operation_run.h"
 #include "verify/probes.h"
 
@@ -14,10 +15,6 @@ namespace kvcheck {
 
 // Rotary positions, context 16; layer 0 sees a window of 4, layer 1 everything.
 [[nodiscard]] ModelData two_window_model();
-
-// What an engine tells of itself: all that the built-in one does, or as little as one that keeps
-// its memory to itself: no fingerprints, and no complaints about slots that hold nothing.
-enum class Tells { all, logits };
 
 struct Canary {
   std::string_view id;
