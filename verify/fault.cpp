@@ -81,10 +81,22 @@ auto of_scalar(const VerbFault& fault) {
     return fault.wide;
 }
 
+// Beside whatever observer the fault has.
+template <Scalar T>
+void install_watch(Builtin<T>& engine, const SiteWatch& watch) {
+  if (!watch.see) return;
+  engine.also_observe_cached(Observer<T>(
+      [see = watch.see](const SiteTensor<T>& tensor) {
+        const std::vector<T> values = copy_of(tensor);
+        see(tensor.site, tensor.layer, {values.begin(), values.end()});
+      },
+      watch.sites));
+}
+
 template <Scalar T>
 std::unique_ptr<Engine> planted(const ModelData& model, const EngineSetup& setup,
                                 const FaultVariant& variant,
-                                const std::shared_ptr<FaultTrace>& trace) {
+                                const std::shared_ptr<FaultTrace>& trace, const SiteWatch& watch) {
   auto builtin = std::make_unique<Builtin<T>>(model.weights, setup.arithmetic, setup.cache);
   Builtin<T>& engine = *builtin;
   const Config& config = model.weights.config;
@@ -99,6 +111,7 @@ std::unique_ptr<Engine> planted(const ModelData& model, const EngineSetup& setup
   if (const auto* const verbs = std::get_if<VerbFault>(&change)) {
     of_scalar<T> (*verbs)({engine, config, setup.cache, variant.at, hooks, trace});
   }
+  install_watch(engine, watch);
   return std::make_unique<HookedEngine>(std::move(builtin), std::move(hooks));
 }
 
@@ -119,7 +132,7 @@ std::string_view name(Expected expected) {
 }
 
 bool Fault::applies(const Config& config, const CacheKind& kind) const {
-  if (!features_of(config).contains(needs)) return false;
+  if (config.context < 2 || !features_of(config).contains(needs)) return false;
   const CacheKind own = cache_kind(cache, "fault");
   if (own.layout == CacheLayout::flat && !own.lossy()) return !kind.lossy();
   return own == kind;
@@ -153,10 +166,12 @@ std::vector<FaultVariant> variants(const Fault& fault, int layers) {
   return found;
 }
 
-EngineFactory faulty_engine(FaultVariant variant, std::shared_ptr<FaultTrace> trace) {
-  return [variant, trace = std::move(trace)](const ModelData& model, const EngineSetup& setup) {
-    return setup.scalar == ScalarKind::f32 ? planted<float>(model, setup, variant, trace)
-                                           : planted<double>(model, setup, variant, trace);
+EngineFactory faulty_engine(FaultVariant variant, std::shared_ptr<FaultTrace> trace,
+                            SiteWatch watch) {
+  return [variant, trace = std::move(trace), watch = std::move(watch)](const ModelData& model,
+                                                                       const EngineSetup& setup) {
+    return setup.scalar == ScalarKind::f32 ? planted<float>(model, setup, variant, trace, watch)
+                                           : planted<double>(model, setup, variant, trace, watch);
   };
 }
 

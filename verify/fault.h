@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -147,8 +148,9 @@ struct Fault {
   Expected expected = Expected::caught;
   std::string_view reason = {};
 
-  // Whether the fault can be planted in this model with this kind of cache. A kind must be the very
-  // one that the row names, except that flat stands for any that holds whole rows.
+  // Whether the fault can be planted in this model with this kind of cache. A context of one leaves
+  // nothing to be read from a cache. A kind must be the very one that the row names, except that
+  // flat stands for any that holds whole rows.
   [[nodiscard]] bool applies(const Config& config, const CacheKind& kind) const;
 };
 
@@ -163,7 +165,14 @@ struct FaultVariant {
 // All variants of a row for models of this many layers; at least one.
 [[nodiscard]] std::vector<FaultVariant> variants(const Fault& fault, int layers);
 
+// Told of what the cached decoder has at a site, row after row, once the fault has changed it.
+struct SiteWatch {
+  SiteSet sites = {};
+  std::function<void(Site site, int layer, const std::vector<double>& values)> see = {};
+};
+
 // An engine with the fault planted, and its changes counted.
-[[nodiscard]] EngineFactory faulty_engine(FaultVariant variant, std::shared_ptr<FaultTrace> trace);
+[[nodiscard]] EngineFactory faulty_engine(FaultVariant variant, std::shared_ptr<FaultTrace> trace,
+                                          SiteWatch watch = {});
 
 }  // namespace kvcheck
