@@ -6,6 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "verify/case_text.h"
 #include "verify/verdict.h"
 
 namespace kvcheck {
@@ -35,6 +36,7 @@ Json fault_json(const FaultReport& fault) {
   json["models"] = fault.models;
   json["seen_on"] = fault.seen_on;
   json["unexpected"] = fault.unexpected;
+  json["smallest"] = fault.smallest ? Json(repro_line(fault.smallest->subject)) : Json(nullptr);
   return json;
 }
 

@@ -11,7 +11,7 @@ namespace kvcheck {
 // verdict ("agree": all is as the table expects, else "diverge"), interrupted, rows, models,
 // checks[] {id, own, caught, missed, inert, equivalent, not_applicable, kill_rate}, faults[] {id,
 // expected, caught, missed, inert, equivalent, not_applicable (numbers of variants), models,
-// seen_on[], unexpected[]}, false_alarms[].
+// seen_on[], unexpected[], smallest (command that runs the smallest case)}, false_alarms[].
 [[nodiscard]] std::string faults_json(const MatrixReport& report);
 
 }  // namespace kvcheck

@@ -156,7 +156,7 @@ std::string unexpected_text(const MatrixReport& report) {
 
 std::string totals_table(const MatrixReport& report) {
   std::string text = fmt::format("  {:<18} {:>7} {:>7} {:>7} {:>11} {:>8} {:>7}  {}\n", "check",
-                                 "caught", "missed", "inert", "equivalent", "n.a.", "caught", "");
+                                 "caught", "missed", "inert", "equivalent", "n.a.", "rate", "");
   bool own = true;
   for (std::size_t c = 0; c < report.checks.size(); ++c) {
     const CheckReport& check = report.checks[c];

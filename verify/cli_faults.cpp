@@ -80,7 +80,7 @@ MatrixRuns load_models(const FaultsArguments& arguments) {
                                              : std::vector<std::string>{arguments.model};
   for (const std::string& name : names) {
     const ModelData& model = to.models.emplace_back(load_model(name));
-    to.runs.push_back({model, sources_of(model, {}, {arguments.seed, 0, kRandomSequences}), {}});
+    to.runs.push_back({model, matrix_sources(model, arguments.seed), {}});
   }
   return to;
 }
@@ -146,6 +146,7 @@ int run_faults(const FaultsArguments& arguments, const std::vector<std::string>&
   if (!arguments.explain.empty()) return explain(arguments.explain);
   const std::vector<const Fault*> named = named_faults(arguments.fault);
   MatrixOptions options;
+  options.faults = named;
   options.checks = checks_of_list(arguments.checks);
   if (arguments.list) {
     print(list_of_faults(named));

@@ -17,7 +17,6 @@
 #include "engine/error.h"
 #include "engine/features.h"
 #include "verify/case_text.h"
-#include "verify/faults.h"
 #include "verify/models.h"
 #include "verify/replicas.h"
 #include "verify/smaller.h"
@@ -85,9 +84,7 @@ class TinyModels {
     const auto found = runs_.find(name);
     if (found != runs_.end()) return found->second;
     const ModelData& model = models_.emplace_back(load_model(name));
-    return runs_
-        .try_emplace(name,
-                     ModelRun{model, sources_of(model, {}, {kTinySeed, 0, kRandomSequences}), {}})
+    return runs_.try_emplace(name, ModelRun{model, matrix_sources(model, kTinySeed), {}})
         .first->second;
   }
 
@@ -104,14 +101,14 @@ Outcome best(Outcome a, Outcome b) { return rank(a) < rank(b) ? a : b; }
 class MatrixRun {
  public:
   MatrixRun(const MatrixOptions& options, const std::vector<ModelRun>& models,
-         MatrixListener& listener, const std::atomic<bool>& stop)
+            MatrixListener& listener, const std::atomic<bool>& stop)
       : options_(options), listener_(listener), stop_(stop) {
     for (const MatrixCheck& check : matrix_checks()) {
       const bool asked = options.checks.empty() || std::ranges::count(options.checks, check.id) > 0;
       if (asked) report_.checks.push_back({check, {}});
     }
     for (const ModelRun& run : models) given_.push_back(&add_model(run, false));
-    for (const Fault& fault : faults()) add_tasks(fault);
+    for (const Fault* fault : options.faults) add_tasks(*fault);
   }
 
   MatrixReport run() {
@@ -203,7 +200,7 @@ class MatrixRun {
     require_agreement(baseline, "",
                       try_engine(right, *baseline.model->run, trial_options(*baseline.model)));
     require_agreement(baseline, " with nothing planted", try_planted(kNoFault, baseline));
-    baseline.canary = try_planted(kCanary, baseline);
+    baseline.canary = try_planted(*options_.canary, baseline);
     const auto trace = std::make_shared<FaultTrace>();
     ReplicaBench bench = make_replica_bench(data(*baseline.model), baseline.cache, options_.seed,
                                             {&kNoFault, {}}, trace);
@@ -367,6 +364,7 @@ class MatrixRun {
     }
     shown_on_ = &row.model;
     fault.smallest = found;
+    fault.shown_by = row.variant;
   }
 
   // All variants of the last fault have been tried.
@@ -405,7 +403,7 @@ class MatrixRun {
       const auto on = std::ranges::find_if(
           models_, [&](const MatrixModel& model) { return data(model).name == subject.model; });
       const auto trace = std::make_shared<FaultTrace>();
-      const EngineFactory factory = faulty_engine(parse_fault(subject.fault, "matrix"), trace);
+      const EngineFactory factory = faulty_engine(*fault.shown_by, trace);
       constexpr int kTries = 200;
       const SmallerCase smaller = make_smaller(subject, fault.smallest->result, data(*on), factory,
                                                ShrinkBudget{.tries = kTries});
@@ -470,6 +468,12 @@ MatrixReport run_kill_matrix(const MatrixOptions& options, const std::vector<Mod
   return MatrixRun(options, models, listener, stop).run();
 }
 
+std::vector<SourceOfPrefixes> matrix_sources(const ModelData& model, std::uint64_t seed) {
+  return sources_of(model, {}, {seed, 0, kMatrixSequences});
+}
+
 const Fault& no_fault() { return kNoFault; }
+
+const Fault& canary_fault() { return kCanary; }
 
 }  // namespace kvcheck

@@ -33,7 +33,20 @@ inline constexpr std::uint64_t kTinySeed = 1;
 // layers, the first and the last.
 [[nodiscard]] std::vector<FaultVariant> matrix_variants(const Fault& fault, int layers);
 
+// Random sequences of prefixes on a model that has too many.
+inline constexpr int kMatrixSequences = 4;
+// The prefixes that every fault is tried on.
+[[nodiscard]] std::vector<SourceOfPrefixes> matrix_sources(const ModelData& model,
+                                                           std::uint64_t seed);
+
+// A fault that changes nothing: planting must not change anything either.
+[[nodiscard]] const Fault& no_fault();
+// A fault that every check sees on every model where it reads anything from a cache.
+[[nodiscard]] const Fault& canary_fault();
+
 struct MatrixOptions {
+  std::vector<const Fault*> faults;  // rows of the table, each once
+  const Fault* canary = &canary_fault();
   std::function<bool(const FaultVariant&)> wanted = {};  // empty: all
   std::vector<std::string_view> checks = {};             // ids of matrix_checks(); empty: all
   std::uint64_t seed = 1;
@@ -65,8 +78,9 @@ struct FaultReport {
   int models = 0;  // that the fault can be planted in, but the smallest
   std::vector<std::string> seen_on = {};  // of those, where an own check caught some variant
   bool seen_on_smallest = false;
-  std::optional<CaseRecord> smallest = {};  // case that shows it
-  bool shrunk = false;                      // operations that were made as small as they would go
+  std::optional<CaseRecord> smallest = {};    // case that shows it
+  std::optional<FaultVariant> shown_by = {};  // the variant of that case
+  bool shrunk = false;                        // operations that were made as small as they would go
   double max_abs_difference = 0;
 };
 
@@ -105,8 +119,5 @@ class MatrixListener {
 [[nodiscard]] MatrixReport run_kill_matrix(const MatrixOptions& options,
                                            const std::vector<ModelRun>& models,
                                            MatrixListener& listener, const std::atomic<bool>& stop);
-
-// A fault that changes nothing: planting must not change anything either.
-[[nodiscard]] const Fault& no_fault();
 
 }  // namespace kvcheck
