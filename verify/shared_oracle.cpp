@@ -79,15 +79,17 @@ class SharingMeter final : public NoiseMeter {
   SharingMeter(std::unique_ptr<NoiseMeter> meter, Floors& record)
       : meter_(std::move(meter)), record_(record) {}
 
+  // Floors that may end before they are whole say something of who asked, and are not kept.
   void floors(const TokenBlock& block, const Logits& uncached, std::uint64_t seed,
-              std::vector<NoiseFloor>& out) override {
+              std::vector<NoiseFloor>& out, const EnoughFloors& enough) override {
+    if (enough) return meter_->floors(block, uncached, seed, out, enough);
     Key key;
     key.add(seed).add(block.sequences).add(uncached.rows()).add(block.tokens);
     record_.get(key, out, [&](auto& to) { meter_->floors(block, uncached, seed, to); });
   }
   void floors(std::span<const LoggedRow> log, const Logits& uncached, std::uint64_t seed,
-              std::vector<NoiseFloor>& out) override {
-    meter_->floors(log, uncached, seed, out);
+              std::vector<NoiseFloor>& out, const EnoughFloors& enough) override {
+    meter_->floors(log, uncached, seed, out, enough);
   }
 
  private:

@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "verify/hooked_engine.h"
 #include "verify/test_faults.h"
@@ -77,6 +80,12 @@ TEST(SharedOracle, floors_are_those_of_the_meter) {
     EXPECT_EQ(found[0].floor, expected[0].floor);
     shared->floors(TokenBlock{kTokens}, rows, 8, found);
     EXPECT_GT(found[0].floor, 0.5);
+    // Floors that are ended early are neither taken from the record nor put there.
+    const EnoughFloors at_once = [](std::span<const NoiseFloor>) { return true; };
+    shared->floors(TokenBlock{kTokens}, rows, 7, found, at_once);
+    EXPECT_NE(found[0].floor, expected[0].floor);
+    shared->floors(TokenBlock{kTokens}, rows, 7, found);
+    EXPECT_EQ(found[0].floor, expected[0].floor);
   }
 }
 
