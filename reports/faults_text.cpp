@@ -23,7 +23,7 @@ constexpr std::string_view kSigns = "#.-= ";
 constexpr std::string_view kLegend =
     "# caught   . missed   - inert   = equivalent   blank: not applicable; letters as below";
 
-constexpr std::size_t kSmallestMax = 30;
+constexpr std::size_t kSmallestMax = 22;
 
 char letter(std::size_t check) { return static_cast<char>('a' + check); }
 
@@ -155,8 +155,8 @@ std::string unexpected_text(const MatrixReport& report) {
 }
 
 std::string totals_table(const MatrixReport& report) {
-  std::string text = fmt::format("  {:<18} {:>7} {:>7} {:>7} {:>11} {:>8} {:>7}  {}\n", "check",
-                                 "caught", "missed", "inert", "equivalent", "n.a.", "rate", "");
+  std::string text = fmt::format("  {:<18} {:>7} {:>7} {:>7} {:>11} {:>8} {:>7}\n", "check",
+                                 "caught", "missed", "inert", "equivalent", "n.a.", "rate");
   bool own = true;
   for (std::size_t c = 0; c < report.checks.size(); ++c) {
     const CheckReport& check = report.checks[c];

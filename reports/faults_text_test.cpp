@@ -15,12 +15,12 @@ namespace {
 TEST(MatrixTable, is_a_line_for_each_fault_below_its_question) {
   EXPECT_EQ(matrix_table(matrix_report()),
             "  fault                      as said  abc d  first failing   largest  smallest case   "
-            "                seen on         stands for\n"
+            "        seen on         stands for\n"
             "position of a layer's queries and keys\n"
             "  rope-key-raw                   1/1  - # .  prefix 3            0.5  0 2 4 (1+1+1)   "
-            "                tiny, chapter8  gpt-neox 363, sparkinfer 149\n"
-            "  pos-all-offset-rotary          1/2  #== =                          equivalent       "
-            "               0 of 2          class of one-based positions\n"
+            "        tiny, chapter8  gpt-neox 363, sparkinfer 149\n"
+            "  pos-all-offset-rotary          1/2  # = =                           equivalent      "
+            "        0 of 2          class of one-based positions\n"
             "# caught   . missed   - inert   = equivalent   blank: not applicable; letters as "
             "below\n");
 }
