@@ -49,6 +49,10 @@ class Builtin final : public Engine {
   // Seams for tracing, experiments and faults; empty ones cost nothing. They see the cached decoder
   // only.
   void observe_cached(Observer<T> observer) { observer_ = std::move(observer); }
+  // After the observer that is there already.
+  void also_observe_cached(Observer<T> observer) {
+    observer_ = both(std::move(observer_), std::move(observer));
+  }
   void rewrite_plans(PlanRewrite rewrite) { cached_.rewrite_plans(std::move(rewrite)); }
   [[nodiscard]] const StepPlan& plan() const { return cached_.plan(); }
   // Before the first feed, and of all engines that share the memory; Unsupported unless it is

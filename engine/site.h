@@ -68,6 +68,7 @@ class SiteSet {
 
   [[nodiscard]] constexpr bool has(Site site) const { return (bits_ & bit(site)) != 0; }
   [[nodiscard]] constexpr SiteSet with(Site site) const { return SiteSet(bits_ | bit(site)); }
+  [[nodiscard]] constexpr SiteSet with(SiteSet sites) const { return SiteSet(bits_ | sites.bits_); }
 
  private:
   constexpr explicit SiteSet(std::uint32_t bits) : bits_(bits) {}
@@ -92,6 +93,7 @@ class Observer {
 
   [[nodiscard]] explicit operator bool() const { return static_cast<bool>(function_); }
   [[nodiscard]] bool wants(Site site) const { return function_ && sites_.has(site); }
+  [[nodiscard]] SiteSet sites() const { return function_ ? sites_ : SiteSet(); }
   void operator()(const SiteTensor<T>& tensor) const {
     if (sites_.has(tensor.site)) function_(tensor);
   }
@@ -100,5 +102,19 @@ class Observer {
   Function function_;
   SiteSet sites_;
 };
+
+// Calls the first, then the second, each at the sites of its own.
+template <Scalar T>
+[[nodiscard]] Observer<T> both(Observer<T> first, Observer<T> second) {
+  if (!first) return second;
+  if (!second) return first;
+  const SiteSet sites = first.sites().with(second.sites());
+  return Observer<T>(
+      [first = std::move(first), second = std::move(second)](const SiteTensor<T>& tensor) {
+        first(tensor);
+        second(tensor);
+      },
+      sites);
+}
 
 }  // namespace kvcheck

@@ -12,8 +12,6 @@
 #include "reports/prefix_row.h"
 
 namespace kvcheck {
-namespace {
-
 namespace fs = std::filesystem;
 
 void write_whole(const fs::path& path, std::string_view text) {
@@ -22,8 +20,6 @@ void write_whole(const fs::path& path, std::string_view text) {
   file.finish();
   file.commit();
 }
-
-}  // namespace
 
 RunWriter::RunWriter(fs::path folder, const RunManifest& manifest)
     : folder_(std::move(folder)), prefixes_(folder_ / "prefixes.csv") {

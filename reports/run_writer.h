@@ -15,6 +15,9 @@
 
 namespace kvcheck {
 
+// A file of a run, under its name only once it is complete.
+void write_whole(const std::filesystem::path& path, std::string_view text);
+
 class RunWriter {
  public:
   // Writes manifest.json. `folder` is what make_run_folder() gave.

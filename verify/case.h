@@ -40,6 +40,7 @@ struct Case {
   std::vector<int> tokens;
   Schedule schedule;           // empty: the cached path was not run (only the oracle's causality)
   Operations operations = {};  // instead of tokens and a schedule, for the check of that name
+  std::string fault = {};      // planted in the engine, as to_text(FaultVariant) writes it
 
   bool operator==(const Case&) const = default;
 };

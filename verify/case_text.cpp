@@ -17,6 +17,7 @@
 #include "engine/error.h"
 #include "engine/strict_json.h"
 #include "verify/checks.h"
+#include "verify/faults.h"
 
 namespace kvcheck {
 namespace {
@@ -25,16 +26,22 @@ constexpr std::string_view kVersion = "kv1:";
 
 // A case is one of prefixes or one of operations, and has the fields of its kind only.
 enum class For { both, prefixes, operations };
+// A field that is left out where it would be empty.
+enum class Presence { always, unless_empty };
 
 struct Field {
   std::string_view key;
   std::string (*write)(const Case&);
   void (*read)(std::string_view text, std::string_view where, Case&);
   For cases = For::both;
+  Presence presence = Presence::always;
 
   [[nodiscard]] bool belongs_to(const Case& subject) const {
     const bool operations = subject.check == kOperationsCheck;
     return cases == For::both || (cases == For::operations) == operations;
+  }
+  [[nodiscard]] bool is_written(const Case& subject) const {
+    return belongs_to(subject) && (presence == Presence::always || !write(subject).empty());
   }
 };
 
@@ -127,6 +134,11 @@ constexpr std::array kFields{
             c.operations = parse_operations(t, where);
           },
           For::operations},
+    Field{"fault", [](const Case& c) { return c.fault; },
+          [](std::string_view t, std::string_view where, Case& c) {
+            c.fault = to_text(parse_fault(t, where));
+          },
+          For::both, Presence::unless_empty},
 };
 
 bool plain(char c) {
@@ -182,14 +194,17 @@ void require_feeds(const Case& subject, std::string_view where) {
                    to_text(subject.schedule)});
 }
 
-// Every field exactly once.
+// Every field exactly once, but for those that may be left out.
 Case read_fields(const std::map<std::string, std::string, std::less<>>& values,
                  std::string_view where) {
   Case subject;
   for (const Field& field : kFields) {
     if (!field.belongs_to(subject)) continue;  // the check is read first
     const auto found = values.find(field.key);
-    if (found == values.end()) throw bad_input({where, "missing field", field.key, "nothing"});
+    if (found == values.end()) {
+      if (field.presence == Presence::unless_empty) continue;
+      throw bad_input({where, "missing field", field.key, "nothing"});
+    }
     field.read(found->second, where, subject);
   }
   for (const auto& value : values) {
@@ -207,7 +222,7 @@ Case read_fields(const std::map<std::string, std::string, std::less<>>& values,
 std::string to_token(const Case& subject) {
   std::string token(kVersion);
   for (const Field& field : kFields) {
-    if (!field.belongs_to(subject)) continue;
+    if (!field.is_written(subject)) continue;
     if (token.size() > kVersion.size()) token += ',';
     token += fmt::format("{}={}", field.key, encode(field.write(subject)));
   }
@@ -239,7 +254,7 @@ Case parse_token(std::string_view token, std::string_view where) {
 std::string to_json(const Case& subject) {
   nlohmann::ordered_json object{{"version", 1}};
   for (const Field& field : kFields) {
-    if (!field.belongs_to(subject)) continue;
+    if (!field.is_written(subject)) continue;
     object[std::string(field.key)] = json_text(field.write(subject));
   }
   return object.dump(2) + "\n";

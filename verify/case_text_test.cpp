@@ -77,6 +77,35 @@ TEST(CaseToken, an_empty_schedule_stands_for_none) {
   EXPECT_EQ(parse_token(to_token(subject), "x"), subject);
 }
 
+TEST(CaseToken, names_the_fault_only_where_there_is_one) {
+  Case subject = sample();
+  subject.fault = "pos-decode-offset:onset2:amount-1";
+  EXPECT_EQ(to_token(subject), std::string(kToken) + ",fault=pos-decode-offset:onset2:amount-1");
+  EXPECT_EQ(parse_token(to_token(subject), "x"), subject);
+  EXPECT_EQ(parse_case_json(to_json(subject), "x"), subject);
+  EXPECT_NE(to_json(subject).find("\"fault\": \"pos-decode-offset:onset2:amount-1\""),
+            std::string::npos);
+}
+
+TEST(CaseToken, with_a_fault_that_there_is_not_is_an_error) {
+  const auto error = [](std::string_view fault) {
+    return error_of(
+        [&] { (void)parse_token(std::string(kToken) + ",fault=" + std::string(fault), "t"); });
+  };
+  constexpr std::string_view kUnknown =
+      "t: unknown fault, expected an id that kvcheck faults --list shows, got ";
+  EXPECT_EQ(error("pos-nowhere"), std::string(kUnknown) + "pos-nowhere");
+  EXPECT_TRUE(error("").starts_with(kUnknown)) << error("");
+  for (const std::string wrong : {"pos-decode-reset", "pos-decode-reset:onset9",
+                                  "pos-decode-reset:layer0:onset1", "pos-decode-reset:onset1:"}) {
+    EXPECT_EQ(error(wrong), "t: fault, expected as pos-decode-reset:onset1, got " + wrong);
+  }
+  // As many layers as no model has must not be counted through.
+  EXPECT_EQ(error("rope-backwards:layer2147483647"), "");
+  EXPECT_EQ(error("rope-backwards:layer-1"),
+            "t: fault, expected as rope-backwards, got rope-backwards:layer-1");
+}
+
 TEST(CaseJson, is_an_object_of_strings) { EXPECT_EQ(to_json(sample()), kJson); }
 
 TEST(CaseJson, is_read_as_it_was_written) { EXPECT_EQ(parse_case_json(kJson, "x"), sample()); }

@@ -25,10 +25,12 @@
 namespace kvcheck {
 namespace {
 
-constexpr std::array<std::string_view, 4> kCommands{"verify", "inspect", "repro", "report"};
+constexpr std::array<std::string_view, 5> kCommands{"verify", "faults", "inspect", "repro",
+                                                    "report"};
 
 struct Arguments {
   VerifyArguments verify;
+  FaultsArguments faults;
   InspectArguments inspect;
   ReproArguments repro;
   ReportArguments report;
@@ -65,6 +67,18 @@ CLI::Option* add_number(CLI::App& command, const std::string& option, std::optio
       ->type_name("N");
 }
 
+// Options of every command that runs cases for a while.
+template <typename Arguments>
+void define_run(CLI::App& command, Arguments& to, std::optional<std::uint64_t>& seed) {
+  add_number<std::uint64_t>(command, "--seed", seed, {}, "a whole number from 0 to 2^64 - 1",
+                            "of generated models, random prefixes and operations (default: 1)");
+  add_number<int>(command, "--jobs", to.jobs, {1, kJobsMax}, "a whole number from 1 to 1024",
+                  "threads (default: all cores)");
+  add_number<double>(command, "--time", to.time_seconds, {}, "a number of seconds",
+                     "seconds after which the run ends as interrupted");
+  command.add_option("--out", to.out, "new or empty folder for the files of the run");
+}
+
 void define_verify(CLI::App& app, VerifyArguments& to, std::optional<std::uint64_t>& seed) {
   CLI::App& verify = *app.add_subcommand("verify", "compare cached with uncached logits");
   verify.add_option("MODEL", to.model,
@@ -87,18 +101,26 @@ void define_verify(CLI::App& app, VerifyArguments& to, std::optional<std::uint64
   verify.add_option("--scalar", to.scalar, "f32 or f64")->capture_default_str();
   verify.add_option("--tolerance", to.tolerance,
                     "exact, abs:X or noise[:LIMIT] instead of the model's default");
-  add_number<std::uint64_t>(verify, "--seed", seed, {}, "a whole number from 0 to 2^64 - 1",
-                            "of generated models, random prefixes and operations (default: 1)");
+  define_run(verify, to, seed);
   add_number<std::uint64_t>(verify, "--index", to.index, {}, "a whole number",
                             "only the random sequence of this number");
-  add_number<int>(verify, "--jobs", to.jobs, {1, kJobsMax}, "a whole number from 1 to 1024",
-                  "threads (default: all cores)");
-  add_number<double>(verify, "--time", to.time_seconds, {}, "a number of seconds",
-                     "seconds after which the run ends as interrupted");
-  verify.add_option("--out", to.out, "new or empty folder for the files of the run");
   verify.add_option("--csv", to.csv, "failures (and the worst 1,000 cases a check), or full")
       ->capture_default_str();
   verify.add_flag("--no-stored", to.no_stored, "do not run stored failures first");
+}
+
+void define_faults(CLI::App& app, FaultsArguments& to, std::optional<std::uint64_t>& seed) {
+  CLI::App& faults =
+      *app.add_subcommand("faults", "plant known faults and show which checks see them");
+  faults.add_option("MODEL", to.model,
+                    "besides the smallest model of each fault: bundled name, folder, or "
+                    "gen:FAMILY:SEED (default: chapter8, chapter8-rotary and 20 generated models)");
+  faults.add_option("--fault", to.fault, "only these: an id, or a pattern such as pos-*");
+  faults.add_option("--checks", to.checks,
+                    "only these, joined by commas; own and replicas stand for all of theirs");
+  faults.add_flag("--list", to.list, "say which faults there are");
+  faults.add_option("--explain", to.explain, "say what a fault is, and what shows it");
+  define_run(faults, to, seed);
 }
 
 void define(CLI::App& app, Arguments& to, std::optional<std::uint64_t>& seed) {
@@ -106,6 +128,7 @@ void define(CLI::App& app, Arguments& to, std::optional<std::uint64_t>& seed) {
   app.require_subcommand(1);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::Throw);
   define_verify(app, to.verify, seed);
+  define_faults(app, to.faults, seed);
   CLI::App& inspect = *app.add_subcommand("inspect", "what a model is and what its cache takes");
   inspect.add_option("MODEL", to.inspect.model, "bundled name, folder, or gen:FAMILY:SEED")
       ->required();
@@ -133,6 +156,7 @@ void require_known_command(const std::vector<std::string>& words) {
 int run(const CLI::App& app, const Arguments& arguments, const std::vector<std::string>& words) {
   const std::string command = app.get_subcommands().front()->get_name();
   if (command == "verify") return run_verify(arguments.verify, words);
+  if (command == "faults") return run_faults(arguments.faults, words);
   if (command == "inspect") return run_inspect(arguments.inspect);
   if (command == "repro") return run_repro(arguments.repro);
   return run_report(arguments.report);
@@ -197,7 +221,7 @@ int parse_and_run(const std::vector<std::string>& words) {
   } catch (const CLI::ParseError& error) {
     throw usage_error(error, app, words[0]);
   }
-  arguments.verify.seed = seed.value_or(arguments.verify.seed);
+  arguments.verify.seed = arguments.faults.seed = seed.value_or(arguments.verify.seed);
   return run(app, arguments, words);
 }
 

@@ -40,6 +40,18 @@ struct VerifyArguments {
   bool no_stored = false;
 };
 
+struct FaultsArguments {
+  std::string model;   // empty: the default set
+  std::string fault;   // id or pattern; empty: all
+  std::string checks;  // ids joined by commas; empty: all
+  bool list = false;
+  std::string explain;  // id
+  std::uint64_t seed = 1;
+  std::optional<int> jobs;
+  std::optional<double> time_seconds;
+  std::string out;
+};
+
 struct InspectArguments {
   std::string model;
 };
@@ -56,6 +68,8 @@ struct ReportArguments {
 
 // Each prints to stdout and gives the exit code; bad input is thrown.
 [[nodiscard]] int run_verify(const VerifyArguments& arguments,
+                             const std::vector<std::string>& command);
+[[nodiscard]] int run_faults(const FaultsArguments& arguments,
                              const std::vector<std::string>& command);
 [[nodiscard]] int run_inspect(const InspectArguments& arguments);
 [[nodiscard]] int run_repro(const ReproArguments& arguments);

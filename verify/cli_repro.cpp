@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <system_error>
 
 #include "engine/echo.h"
@@ -17,7 +18,9 @@
 #include "verify/case_text.h"
 #include "verify/cli.h"
 #include "verify/cli_steps.h"
+#include "verify/faults.h"
 #include "verify/models.h"
+#include "verify/planted.h"
 #include "verify/replay.h"
 #include "verify/stored.h"
 
@@ -64,6 +67,10 @@ std::string header(const Case& subject, const ModelData& model) {
   std::string text =
       fmt::format("case       {} on {} ({}, {} arithmetic)\n", subject.check, path_text(model.name),
                   name(subject.scalar), name(subject.arithmetic));
+  if (!subject.fault.empty()) {
+    text += fmt::format("fault      {} ({})\n", subject.fault,
+                        parse_fault(subject.fault, "case").fault->summary);
+  }
   if (!subject.operations.empty()) {
     text += fmt::format("cache      {}\n", name(subject.cache_kind));
     text += fmt::format("operations {}\n", subject.operations.size());
@@ -167,10 +174,15 @@ int run_repro(const ReproArguments& arguments) {
   Case subject = read_case(arguments.subject);
   const ModelData model = load_model(arguments.model.empty() ? subject.model : arguments.model);
   require_same_model(subject, model, "case");
-  if (arguments.promote) require_promotable(regressions_folder(), model.name);
+  if (arguments.promote) {
+    require_no_fault(subject, "--promote");
+    require_promotable(regressions_folder(), model.name);
+  }
+  const auto trace = std::make_shared<FaultTrace>();
+  const EngineFactory factory = engine_of(subject, model, trace, "case");
   Steps steps;
   const Replayed replayed =
-      run_case(subject, model, builtin_engine, [&](const SeenStep& seen) { steps.add(seen); });
+      run_case(subject, model, factory, [&](const SeenStep& seen) { steps.add(seen); });
   std::string text = header(subject, model);
   if (!subject.operations.empty()) {
     text +=
@@ -178,6 +190,9 @@ int run_repro(const ReproArguments& arguments) {
   }
   if (replayed.row) text += rows(subject, replayed, model);
   if (arguments.promote) text += "\n" + promote(subject, model.name);
+  if (!subject.fault.empty() && trace->changes() == 0) {
+    text += "\nthe fault changed nothing in this case\n";
+  }
   print(text + outcome(replayed.result));
   return exit_code(replayed.result.verdict);
 }

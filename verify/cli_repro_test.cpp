@@ -11,8 +11,10 @@
 #include "engine/generated.h"
 #include "engine/model_file.h"
 #include "reports/prefix_row.h"
+#include "verify/case_text.h"
 #include "verify/cli.h"
 #include "verify/models.h"
+#include "verify/replay.h"
 #include "verify/test_command.h"
 
 namespace kvcheck {
@@ -361,6 +363,58 @@ TEST(CliIndex, runs_the_failing_sequence_alone) {
       "{} ", fmt::join(random_tokens(config.vocabulary, config.context, 3, index), " "));
   read_prefixes(kvcheck / "alone/prefixes.csv",
                 [&](const PrefixRow& row) { EXPECT_THAT(sequence, StartsWith(row.tokens + " ")); });
+}
+
+// ---- A planted fault
+
+// The token of a case on chapter8, with or without a fault.
+std::string faulty_token(const std::string& fault) {
+  const ModelData model = load_model("chapter8");
+  const Case subject{.check = "schedules",
+                     .model = "chapter8",
+                     .model_hash = short_hash(model),
+                     .arithmetic = Arithmetic::row,
+                     .policy = Exact{},
+                     .tokens = {0, 2, 4},
+                     .schedule = {2, 1},
+                     .fault = fault};
+  return to_token(subject);
+}
+
+TEST(CliReproFault, is_planted_and_said) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  EXPECT_EQ(kvcheck.run_words({"repro", faulty_token("")}).exit_code, kExitAgree);
+  const CommandResult faulty =
+      kvcheck.run_words({"repro", faulty_token("pos-decode-offset:onset1:amount-1")});
+  EXPECT_EQ(faulty.exit_code, kExitDiverge) << everything(faulty);
+  EXPECT_THAT(faulty.out, HasSubstr("\nfault      pos-decode-offset:onset1:amount-1 (feeds to a "
+                                    "cache stand some positions too far)\n"));
+  EXPECT_THAT(faulty.out, Not(HasSubstr("changed nothing")));
+  const CommandResult inert =
+      kvcheck.run_words({"repro", faulty_token("pos-decode-offset:onset3:amount-1")});
+  EXPECT_EQ(inert.exit_code, kExitAgree) << everything(inert);
+  EXPECT_THAT(inert.out, HasSubstr("\nthe fault changed nothing in this case\n"));
+}
+
+TEST(CliReproFault, that_cannot_be_planted_is_bad_input) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const auto said = [&](const std::string& fault) {
+    return complaint(kvcheck.run_words({"repro", faulty_token(fault)}));
+  };
+  EXPECT_EQ(said("pos-nowhere"),
+            "token: unknown fault, expected an id that kvcheck faults --list shows, got "
+            "pos-nowhere");
+  EXPECT_THAT(said("rope-backwards"),
+              StartsWith("case: rope-backwards on chapter8, expected a model with: "
+                         "rotary; cache flat, got learned+positions+"));
+}
+
+TEST(CliReproFault, is_not_promoted) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  EXPECT_EQ(complaint(kvcheck.run_words(
+                {"repro", "--promote", faulty_token("pos-decode-offset:onset1:amount-1")})),
+            "--promote: case with a planted fault, expected one without, got "
+            "pos-decode-offset:onset1:amount-1");
 }
 
 // Every model of the default set has a million numbers of its own, however many are run.

@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: MIT
 // kvcheck verify: from options to a run, and from its results to files, a table and one last line.
 #include <fmt/format.h>
-#include <sys/time.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <cmath>
-#include <csignal>
 #include <filesystem>
 #include <initializer_list>
 #include <optional>
 #include <span>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "engine/echo.h"
@@ -25,43 +20,15 @@
 #include "reports/run_folder.h"
 #include "reports/run_writer.h"
 #include "verify/cli.h"
+#include "verify/cli_process.h"
 #include "verify/cli_recorder.h"
 #include "verify/cli_runs.h"
 #include "verify/progress.h"
-#include "verify/threads.h"
 
 namespace kvcheck {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// Longer than any run; what a timer takes.
-constexpr double kSecondsMax = 1e9;
-
-std::atomic<bool> stop_requested{false};
-
-void request_stop(int) { stop_requested.store(true); }
-
-// A run that is told to end still writes its files. Who lets a run outlive the terminal, as nohup
-// does, has SIGHUP ignored, and so it stays.
-void stop_on_signals() {
-  std::signal(SIGINT, request_stop);
-  std::signal(SIGTERM, request_stop);
-  if (std::signal(SIGHUP, request_stop) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
-}
-
-// Ends the run after a while.
-void start_clock(std::optional<double> seconds) {
-  if (!seconds) return;
-  if (!(*seconds > 0)) return request_stop(SIGALRM);
-  std::signal(SIGALRM, request_stop);
-  double whole = 0;
-  const double part = std::modf(std::min(*seconds, kSecondsMax), &whole);
-  itimerval timer{};
-  timer.it_value.tv_sec = static_cast<time_t>(whole);
-  timer.it_value.tv_usec = static_cast<suseconds_t>(part * 1e6) + 1;  // 0 would be no timer at all
-  setitimer(ITIMER_REAL, &timer, nullptr);
-}
 
 template <typename Value>
 Value choose(std::string_view option, std::string_view text,
@@ -98,8 +65,6 @@ SuiteOptions suite_options(const VerifyArguments& arguments) {
     }
   }
   options.seed = arguments.seed;
-  const unsigned cores = std::thread::hardware_concurrency();
-  options.jobs = arguments.jobs.value_or(cores > 0 ? static_cast<int>(cores) : 1);
   // Naming one kind of option runs only the checks that it belongs to.
   const bool some = !arguments.prefixes.empty() || !arguments.schedules.empty() ||
                     (!arguments.operations.empty() && arguments.operations != "none");
@@ -110,21 +75,6 @@ SuiteOptions suite_options(const VerifyArguments& arguments) {
   }
   if (!some || !arguments.operations.empty()) options.operations = operation_choice(arguments);
   return options;
-}
-
-// Fewer threads than wanted are no reason not to run, but TBB needs one besides the first, and ends
-// the process where it cannot have it.
-int jobs_of(int wanted) {
-  const int startable = startable_threads(std::max(wanted, 2));
-  if (startable < 2) {
-    throw bad_input({"threads", "cannot be started", "at least one besides the first", "none"});
-  }
-  const int jobs = std::min(startable, wanted);
-  if (jobs < wanted) {
-    write_stderr(fmt::format("kvcheck: threads: cannot all be started, expected {}, got {}\n",
-                             wanted, jobs));
-  }
-  return jobs;
 }
 
 RunManifest manifest(const VerifyArguments& arguments, const SuiteOptions& options,
@@ -229,8 +179,8 @@ int run_verify(const VerifyArguments& arguments, const std::vector<std::string>&
   stop_on_signals();
   start_clock(arguments.time_seconds);
   SuiteOptions options = suite_options(arguments);
-  options.jobs = jobs_of(options.jobs);
-  const Runs runs = load_runs(arguments, options, stop_requested);
+  options.jobs = jobs_of(arguments.jobs);
+  const Runs runs = load_runs(arguments, options, stop_requested());
   RunFolderRequest request;
   request.seed = arguments.seed;
   request.started = std::chrono::system_clock::now();
@@ -239,7 +189,8 @@ int run_verify(const VerifyArguments& arguments, const std::vector<std::string>&
   RunWriter writer(folder, manifest(arguments, options, command, runs));
   Progress progress;
   Recorder recorder(writer, progress, arguments, runs, !options.tolerance);
-  const RunResult result = run_suite(options, runs.runs, builtin_engine, recorder, stop_requested);
+  const RunResult result =
+      run_suite(options, runs.runs, builtin_engine, recorder, stop_requested());
   progress.finish();
   const RunSummary summary = run_summary(result);
   writer.finish(summary);

@@ -92,10 +92,23 @@ void tell_logits_only(Builtin<T>& engine, Hooks& hooks) {
   };
 }
 
+// Beside whatever observer the fault has.
+template <Scalar T>
+void install_watch(Builtin<T>& engine, const SiteWatch& watch) {
+  if (!watch.see) return;
+  engine.also_observe_cached(Observer<T>(
+      [see = watch.see](const SiteTensor<T>& tensor) {
+        const std::vector<T> values = copy_of(tensor);
+        see(tensor.site, tensor.layer, {values.begin(), values.end()});
+      },
+      watch.sites));
+}
+
 template <Scalar T>
 std::unique_ptr<Engine> planted(const ModelData& model, const EngineSetup& setup,
                                 const FaultVariant& variant,
-                                const std::shared_ptr<FaultTrace>& trace, Tells tells) {
+                                const std::shared_ptr<FaultTrace>& trace, Tells tells,
+                                const SiteWatch& watch) {
   auto builtin = std::make_unique<Builtin<T>>(model.weights, setup.arithmetic, setup.cache);
   Builtin<T>& engine = *builtin;
   const Config& config = model.weights.config;
@@ -111,6 +124,7 @@ std::unique_ptr<Engine> planted(const ModelData& model, const EngineSetup& setup
     of_scalar<T> (*verbs)({engine, config, setup.cache, variant.at, hooks, trace});
   }
   if (tells == Tells::logits) tell_logits_only(engine, hooks);
+  install_watch(engine, watch);
   return std::make_unique<HookedEngine>(std::move(builtin), std::move(hooks));
 }
 
@@ -131,7 +145,7 @@ std::string_view name(Expected expected) {
 }
 
 bool Fault::applies(const Config& config, const CacheKind& kind) const {
-  if (!features_of(config).contains(needs)) return false;
+  if (config.context < 2 || !features_of(config).contains(needs)) return false;
   const CacheKind own = cache_kind(cache, "fault");
   if (own.layout == CacheLayout::flat && !own.lossy()) return !kind.lossy();
   return own == kind;
@@ -165,11 +179,13 @@ std::vector<FaultVariant> variants(const Fault& fault, int layers) {
   return found;
 }
 
-EngineFactory faulty_engine(FaultVariant variant, std::shared_ptr<FaultTrace> trace, Tells tells) {
-  return [variant, trace = std::move(trace), tells](const ModelData& model,
-                                                    const EngineSetup& setup) {
-    return setup.scalar == ScalarKind::f32 ? planted<float>(model, setup, variant, trace, tells)
-                                           : planted<double>(model, setup, variant, trace, tells);
+EngineFactory faulty_engine(FaultVariant variant, std::shared_ptr<FaultTrace> trace, Tells tells,
+                            SiteWatch watch) {
+  return [variant, trace = std::move(trace), tells, watch = std::move(watch)](
+             const ModelData& model, const EngineSetup& setup) {
+    return setup.scalar == ScalarKind::f32
+               ? planted<float>(model, setup, variant, trace, tells, watch)
+               : planted<double>(model, setup, variant, trace, tells, watch);
   };
 }
 

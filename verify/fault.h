@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -147,8 +148,9 @@ struct Fault {
   Expected expected = Expected::caught;
   std::string_view reason = {};
 
-  // Whether the fault can be planted in this model with this kind of cache. A kind must be the very
-  // one that the row names, except that flat stands for any that holds whole rows.
+  // Whether the fault can be planted in this model with this kind of cache. A context of one leaves
+  // nothing to be read from a cache. A kind must be the very one that the row names, except that
+  // flat stands for any that holds whole rows.
   [[nodiscard]] bool applies(const Config& config, const CacheKind& kind) const;
 };
 
@@ -167,8 +169,14 @@ struct FaultVariant {
 // its memory to itself: no fingerprints, and no complaints about slots that hold nothing.
 enum class Tells { all, logits };
 
+// Told of what the cached decoder has at a site, row after row, once the fault has changed it.
+struct SiteWatch {
+  SiteSet sites = {};
+  std::function<void(Site site, int layer, const std::vector<double>& values)> see = {};
+};
+
 // An engine with the fault planted, and its changes counted.
 [[nodiscard]] EngineFactory faulty_engine(FaultVariant variant, std::shared_ptr<FaultTrace> trace,
-                                          Tells tells = Tells::all);
+                                          Tells tells = Tells::all, SiteWatch watch = {});
 
 }  // namespace kvcheck

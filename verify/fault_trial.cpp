@@ -38,23 +38,27 @@ void add(TrialCell& cell, const Case& subject, const CaseResult& result) {
   cell.first = CaseRecord{.index = cell.cases - 1, .subject = subject, .result = result};
 }
 
-class Trial {
- public:
-  Trial(const FaultVariant& variant, const ModelRun& run, const TrialOptions& options)
-      : variant_(variant),
-        run_(run),
-        options_(options),
-        factory_(faulty_engine(variant, trace_)),
-        cache_(cache_kind(variant.fault->cache, "fault")) {
-    for (const std::string_view check : kChecks) {
-      if (options.checks.empty() || std::ranges::count(options.checks, check) > 0) {
-        cells_.push_back({.check = check});
-      }
+std::vector<TrialCell> cells_of(const TrialOptions& options) {
+  std::vector<TrialCell> cells;
+  for (const std::string_view check : kChecks) {
+    if (!options.checks || std::ranges::count(*options.checks, check) > 0) {
+      cells.push_back({.check = check});
     }
   }
+  return cells;
+}
+
+class Trial {
+ public:
+  Trial(const TrialSubject& subject, const ModelRun& run, const TrialOptions& options)
+      : subject_(subject),
+        run_(run),
+        options_(options),
+        factory_(options.oracle ? options.oracle->around(subject.factory) : subject.factory),
+        cache_(subject.cache),
+        cells_(cells_of(options)) {}
 
   std::vector<TrialCell> run() {
-    if (!variant_.fault->applies(run_.model.weights.config, cache_)) return std::move(cells_);
     for (const SourceOfPrefixes& source : run_.sources) prefixes(source);
     feeds("schedules", probe_schedules);
     feeds("accounting", probe_accounting);
@@ -110,8 +114,9 @@ class Trial {
   void probe(ProbeFunction function, const SourceOfPrefixes& source, const EngineSetup& setup,
              const std::vector<Judged>& judged) {
     if (judged.empty()) return;
-    const std::int64_t before = trace_->changes();
+    const std::int64_t before = subject_.trace->changes();
     Bench bench = make_bench(run_.model, setup, options_.seed, factory_);
+    if (options_.oracle) bench.noise = options_.oracle->around(std::move(bench.noise), setup);
     const auto failure =
         run_probe(function, bench, {.tree = source.tree}, [&](const Measured& measured) {
           for (const Judged& by : judged) take(by, measured, setup);
@@ -133,7 +138,7 @@ class Trial {
   // A fault that is said to be equivalent may round otherwise: to the last bit says nothing of it.
   // Its numbers must then agree within the noise floor in the wider scalar.
   CaseResult excused(Case subject, CaseResult result) const {
-    if (variant_.fault->expected != Expected::equivalent || subject.policy != Policy{Exact{}} ||
+    if (subject_.expected != Expected::equivalent || subject.policy != Policy{Exact{}} ||
         result.verdict != Verdict::diverge) {
       return result;
     }
@@ -152,7 +157,7 @@ class Trial {
   void operations() {
     TrialCell* const found = cell("operations");
     if (found == nullptr || !options_.draw) return;
-    const std::int64_t before = trace_->changes();
+    const std::int64_t before = subject_.trace->changes();
     for (const Arithmetic arithmetic : {Arithmetic::row, Arithmetic::matrix}) {
       if (!found->first) run_operations(*found, {ScalarKind::f32, arithmetic, cache_});
     }
@@ -188,7 +193,8 @@ class Trial {
             .siblings = whole && find_check(check, "trial").group == Group::prefixes &&
                         check != "corpus-prefixes",
             .tokens = std::move(tokens),
-            .schedule = schedule};
+            .schedule = schedule,
+            .fault = subject_.fault};
   }
 
   // What a cell came to, now that a part of its check has run; `before`: changes until then.
@@ -196,17 +202,16 @@ class Trial {
     if (cell.first) {
       cell.outcome = Outcome::caught;
     } else if (cell.outcome != Outcome::missed) {
-      const bool equivalent = variant_.fault->expected == Expected::equivalent;
-      cell.outcome = trace_->changes() == before ? Outcome::inert
-                     : equivalent                ? Outcome::equivalent
-                                                 : Outcome::missed;
+      const bool equivalent = subject_.expected == Expected::equivalent;
+      cell.outcome = subject_.trace->changes() == before ? Outcome::inert
+                     : equivalent                        ? Outcome::equivalent
+                                                         : Outcome::missed;
     }
   }
 
-  const FaultVariant variant_;
+  const TrialSubject& subject_;
   const ModelRun& run_;
   const TrialOptions& options_;
-  const std::shared_ptr<FaultTrace> trace_ = std::make_shared<FaultTrace>();
   const EngineFactory factory_;
   const CacheKind cache_;
   std::vector<TrialCell> cells_;
@@ -222,9 +227,22 @@ std::string_view name(Outcome outcome) {
 
 std::span<const std::string_view> trial_checks() { return kChecks; }
 
+std::vector<TrialCell> try_engine(const TrialSubject& subject, const ModelRun& run,
+                                  const TrialOptions& options) {
+  return Trial(subject, run, options).run();
+}
+
 std::vector<TrialCell> try_fault(const FaultVariant& variant, const ModelRun& run,
                                  const TrialOptions& options) {
-  return Trial(variant, run, options).run();
+  const CacheKind cache = cache_kind(variant.fault->cache, "fault");
+  if (!variant.fault->applies(run.model.weights.config, cache)) return cells_of(options);
+  const auto trace = std::make_shared<FaultTrace>();
+  return try_engine({.factory = faulty_engine(variant, trace),
+                     .trace = trace,
+                     .cache = cache,
+                     .fault = to_text(variant),
+                     .expected = variant.fault->expected},
+                    run, options);
 }
 
 }  // namespace kvcheck

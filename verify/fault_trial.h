@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "verify/fault.h"
+#include "verify/shared_oracle.h"
 #include "verify/suite.h"
 
 namespace kvcheck {
@@ -38,8 +39,18 @@ struct TrialOptions {
   std::uint64_t seed = 1;
   int sequences = 64;  // random sequences of operations, in each arithmetic
   std::function<Operations(const OperationSpace&, std::uint64_t seed, std::uint64_t number)> draw;
-  // Ids of trial_checks() that are run; empty: all.
-  std::vector<std::string_view> checks = {};
+  // Ids of trial_checks() that are run; none: all.
+  std::optional<std::vector<std::string_view>> checks = {};
+  SharedOracle* oracle = nullptr;  // of the model; null: every engine is measured anew
+};
+
+// An engine that is put to the checks.
+struct TrialSubject {
+  EngineFactory factory;
+  std::shared_ptr<const FaultTrace> trace;  // of what is planted in it
+  CacheKind cache;
+  std::string fault = {};  // as its cases name it
+  Expected expected = Expected::caught;
 };
 
 // The checks of a trial, in the order of the cells. All prefixes (or those of random sequences,
@@ -49,6 +60,11 @@ struct TrialOptions {
 
 // A cell for each of trial_checks() that was asked for. `run` has the sources of prefixes of its
 // model.
+[[nodiscard]] std::vector<TrialCell> try_engine(const TrialSubject& subject, const ModelRun& run,
+                                                const TrialOptions& options);
+
+// Likewise; not applicable where the fault cannot be planted. `run` has the sources of prefixes of
+// its model.
 [[nodiscard]] std::vector<TrialCell> try_fault(const FaultVariant& variant, const ModelRun& run,
                                                const TrialOptions& options);
 

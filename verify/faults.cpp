@@ -46,6 +46,18 @@ void take_parameter(std::string_view part, std::string_view where, FaultParamete
   }
 }
 
+// Whether an axis has the value: just one of its own, or none where it has none.
+bool on_axis(const FewNumbers& axis, std::optional<int> value) {
+  const std::span<const int> all = axis.all();
+  return value ? std::ranges::count(all, *value) > 0 : all.empty();
+}
+
+// Of a model with as many layers as the layer needs.
+bool has_parameters(const Fault& fault, const FaultParameters& at) {
+  const bool layer = !at.layer || (fault.axes.layers && *at.layer >= 0);
+  return layer && on_axis(fault.axes.onsets, at.onset) && on_axis(fault.axes.amounts, at.amount);
+}
+
 }  // namespace
 
 const std::vector<Fault>& faults() {
@@ -68,9 +80,9 @@ FaultVariant parse_fault(std::string_view text, std::string_view where) {
     take_parameter(rest.substr(0, next), where, variant.at);
     rest = next == std::string_view::npos ? "" : rest.substr(next + 1);
   }
-  const auto known = variants(*variant.fault, variant.at.layer.value_or(0) + 1);
-  if (to_text(variant) != text || std::ranges::find(known, variant) == known.end()) {
-    throw bad_input({where, "fault", fmt::format("as {}", to_text(known.front())), one_line(text)});
+  if (to_text(variant) != text || !has_parameters(*variant.fault, variant.at)) {
+    const FaultVariant known = variants(*variant.fault, 1).front();
+    throw bad_input({where, "fault", fmt::format("as {}", to_text(known)), one_line(text)});
   }
   return variant;
 }

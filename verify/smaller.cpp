@@ -4,7 +4,6 @@
 
 #include "verify/checks.h"
 #include "verify/operation_run.h"
-#include "verify/shrink.h"
 
 namespace kvcheck {
 namespace {
@@ -51,7 +50,7 @@ bool same_class(const Case& a, const CaseResult& of_a, const Case& b, const Case
 }
 
 SmallerCase make_smaller(const Case& subject, const CaseResult& result, const ModelData& model,
-                         const EngineFactory& factory) {
+                         const EngineFactory& factory, std::optional<ShrinkBudget> budget) {
   const EngineSetup setup{subject.scalar, subject.arithmetic, subject.cache_kind};
   OperationRunner runner(model, setup, subject.policy, subject.seed, factory);
   SmallerCase smaller{.subject = subject, .result = result};
@@ -63,9 +62,10 @@ SmallerCase make_smaller(const Case& subject, const CaseResult& result, const Mo
     smaller.result = found;
     return true;
   };
-  const ShrinkBudget budget{.tries = kSmallerTries,
-                            .deadline = std::chrono::steady_clock::now() + kSmallerTime};
-  const Shrunk shrunk = shrink(subject.operations, fails, runner.space().limits, budget);
+  if (!budget) {
+    budget = {.tries = kSmallerTries, .deadline = std::chrono::steady_clock::now() + kSmallerTime};
+  }
+  const Shrunk shrunk = shrink(subject.operations, fails, runner.space().limits, *budget);
   smaller.subject.operations = shrunk.smallest;
   smaller.tries = shrunk.tries;
   smaller.complete = shrunk.complete;

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "verify/replay.h"
+#include "verify/shrink.h"
 
 namespace kvcheck {
 
@@ -30,8 +32,10 @@ inline constexpr std::chrono::milliseconds kSmallerTime{2000};
 [[nodiscard]] bool same_class(const Case& a, const CaseResult& of_a, const Case& b,
                               const CaseResult& of_b);
 
-// `result` is what `subject`, a case of operations, came to.
+// `result` is what `subject`, a case of operations, came to. Without a budget: kSmallerTries and
+// kSmallerTime from now on.
 [[nodiscard]] SmallerCase make_smaller(const Case& subject, const CaseResult& result,
-                                       const ModelData& model, const EngineFactory& factory);
+                                       const ModelData& model, const EngineFactory& factory,
+                                       std::optional<ShrinkBudget> budget = {});
 
 }  // namespace kvcheck

@@ -53,7 +53,13 @@ std::string case_id(const Case& subject) {
   return sha256(std::as_bytes(std::span(token))).substr(0, 16);
 }
 
+void require_no_fault(const Case& subject, std::string_view where) {
+  if (subject.fault.empty()) return;
+  throw bad_input({where, "case with a planted fault", "one without", subject.fault});
+}
+
 void store_failure(const fs::path& folder, const Case& subject) {
+  require_no_fault(subject, "stored failures");
   const fs::path file = stored_file(folder, subject);
   std::error_code unknown;
   if (fs::exists(file, unknown)) return;
@@ -82,6 +88,7 @@ void require_promotable(const fs::path& folder, const std::string& model) {
 }
 
 fs::path promote_case(const fs::path& folder, const Case& subject) {
+  require_no_fault(subject, "--promote");
   require_promotable(folder, subject.model);
   fs::path file = folder / (case_id(subject) + ".json");
   std::error_code unknown;
@@ -109,6 +116,7 @@ std::vector<Case> load_stored(const fs::path& folder, const ModelData& model,
   for (const fs::path& file : files) {
     Case subject = parse_case_json(read_text(file), path_text(file));
     subject.model = model.name;  // the same model may go by another name now
+    require_no_fault(subject, path_text(file));
     require_same_model(subject, model, path_text(file));
     cases.push_back(std::move(subject));
   }

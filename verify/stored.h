@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/model_file.h"
@@ -17,8 +18,13 @@ namespace kvcheck {
 // Names the case's file: the same for the same case, whoever wrote it.
 [[nodiscard]] std::string case_id(const Case& subject);
 
+// A planted fault is no failure of the engine, and runs that meet stored cases know no faults.
+// Throws Error for a case that has one.
+void require_no_fault(const Case& subject, std::string_view where);
+
 // Writes the case to FOLDER/<model hash>-<engine>/<hash of the token>.json, whole or not at all; a
-// case that is there already is left alone.
+// case that is there already is left alone. Throws Error for a case with a fault, as
+// promote_case() and load_stored() do.
 void store_failure(const std::filesystem::path& folder, const Case& subject);
 
 // Removes the case; whether it was there.

@@ -137,9 +137,23 @@ TEST(StoredFailures, a_broken_file_is_an_error_that_names_it) {
   EXPECT_EQ(error_after({"\"tokens\": \"0\"", "\"tokens\": \"7\""}),
             "token outside the vocabulary, expected an id from 0 to 2, got 7");
   EXPECT_TRUE(error_after({"random-prefixes", "nope"}).starts_with("unknown check, expected one"));
+  EXPECT_EQ(error_after({"{", R"({"fault": "pos-doubled:onset1",)"}),
+            "case with a planted fault, expected one without, got pos-doubled:onset1");
   const std::string hash = short_hash(small_model());
   EXPECT_EQ(error_after({hash, "00000000"}),
             "another model named small, expected SHA-256 00000000..., got " + hash + "...");
+}
+
+TEST(StoredFailures, a_planted_fault_is_none) {
+  const TemporaryFolder folder;
+  Case subject = failure_on(small_model(), {0});
+  subject.fault = "pos-doubled:onset1";
+  EXPECT_EQ(error_of([&] { store_failure(folder.path(), subject); }),
+            "stored failures: case with a planted fault, expected one without, "
+            "got pos-doubled:onset1");
+  EXPECT_TRUE(files_in(folder.path()).empty());
+  EXPECT_EQ(error_of([&] { (void)promote_case(folder.path(), subject); }),
+            "--promote: case with a planted fault, expected one without, got pos-doubled:onset1");
 }
 
 TEST(StoredFailures, are_kept_in_the_working_folder) {

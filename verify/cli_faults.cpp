@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+// kvcheck faults: from options to the kill matrix, and from it to files, tables and one last line.
+#include "verify/cli_faults.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <filesystem>
+#include <utility>
+
+#include "engine/echo.h"
+#include "engine/error.h"
+#include "engine/features.h"
+#include "properties/operations_gen.h"
+#include "reports/faults_text.h"
+#include "reports/faults_writer.h"
+#include "reports/run_folder.h"
+#include "verify/cli.h"
+#include "verify/cli_process.h"
+#include "verify/models.h"
+#include "verify/progress.h"
+
+namespace kvcheck {
+namespace {
+
+// Layers of the smallest models.
+constexpr int kTinyLayers = 2;
+
+// Tells of progress and writes rows down.
+class MatrixRecorder final : public MatrixListener {
+ public:
+  MatrixRecorder(FaultsWriter& writer, Progress& progress) : writer_(writer), progress_(progress) {}
+
+  void on_start(std::size_t rows) override { progress_.start(rows); }
+  void on_row(const MatrixRow& row) override {
+    writer_.add_row(row);
+    progress_.check(std::string(row.variant.fault->id));
+  }
+
+ private:
+  FaultsWriter& writer_;
+  Progress& progress_;
+};
+
+std::vector<const Fault*> named_faults(const std::string& pattern) {
+  std::vector<const Fault*> found;
+  for (const Fault& fault : faults()) {
+    const std::vector<FaultVariant> all = variants(fault, kTinyLayers);
+    const bool named =
+        pattern.empty() || std::ranges::any_of(all, [&](const FaultVariant& variant) {
+          return names_fault(pattern, variant);
+        });
+    if (named) found.push_back(&fault);
+  }
+  if (!found.empty()) return found;
+  throw bad_input({"--fault", "no such fault",
+                   "an id that kvcheck faults --list shows, or a pattern such as pos-*", pattern});
+}
+
+int explain(const std::string& id) {
+  const Fault& fault = find_fault(std::string_view(id).substr(0, id.find(':')), "--explain");
+  if (id != fault.id) (void)parse_fault(id, "--explain");
+  print(explanation(fault, tiny_name(fault.needs, kTinySeed), kTinyLayers));
+  return kExitAgree;
+}
+
+// The models stay where they are: the runs refer to them.
+struct MatrixRuns {
+  std::deque<ModelData> models;
+  std::vector<ModelRun> runs;
+};
+
+MatrixRuns load_models(const FaultsArguments& arguments) {
+  MatrixRuns to;
+  const std::vector<std::string> names = arguments.model.empty()
+                                             ? default_models(arguments.seed)
+                                             : std::vector<std::string>{arguments.model};
+  for (const std::string& name : names) {
+    const ModelData& model = to.models.emplace_back(load_model(name));
+    to.runs.push_back({model, matrix_sources(model, arguments.seed), {}});
+  }
+  return to;
+}
+
+RunManifest manifest(const FaultsArguments& arguments, const std::vector<std::string>& command,
+                     const MatrixRuns& runs) {
+  RunManifest manifest = manifest_of_now();
+  manifest.command = {"kvcheck"};
+  manifest.command.insert(manifest.command.end(), command.begin(), command.end());
+  manifest.seed = arguments.seed;
+  for (const ModelData& model : runs.models) manifest.models.push_back({model.name, model.sha256});
+  manifest.arithmetics = {Arithmetic::row, Arithmetic::matrix};
+  return manifest;
+}
+
+std::string last_line(const MatrixReport& report, double seconds) {
+  std::int64_t variants = 0;
+  std::size_t unexpected = 0;
+  for (const FaultReport& fault : report.faults) {
+    for (const std::int64_t of_outcome : fault.variants) variants += of_outcome;
+    unexpected += fault.unexpected.size();
+  }
+  const std::string verdict =
+      unexpected == 0 ? "all as expected" : fmt::format("{} not as expected", unexpected);
+  return fmt::format("verdict: {}{} ({} faults in {} variants, {} checks, {} models in {:.2f} s)\n",
+                     verdict, report.interrupted ? ", interrupted" : "", report.faults.size(),
+                     variants, report.checks.size(), report.models, seconds);
+}
+
+}  // namespace
+
+bool names_fault(const std::string& pattern, const FaultVariant& variant) {
+  const auto matches = [&](const std::string& text) {
+    return fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
+  };
+  return matches(std::string(variant.fault->id)) || matches(to_text(variant));
+}
+
+std::vector<std::string_view> checks_of_list(std::string_view list) {
+  std::vector<std::string_view> asked;
+  for (std::string_view rest = list; !list.empty();) {
+    const auto comma = rest.find(',');
+    const std::string_view word = rest.substr(0, comma);
+    bool known = false;
+    for (const MatrixCheck& check : matrix_checks()) {
+      const bool named = word == check.id || word == (check.own ? "own" : "replicas");
+      if (named) asked.push_back(check.id);
+      known = known || named;
+    }
+    if (!known) {
+      std::string expected = "own, replicas";
+      for (const MatrixCheck& check : matrix_checks()) expected += fmt::format(", {}", check.id);
+      throw bad_input({"--checks", "unknown check", expected, one_line(word)});
+    }
+    if (comma == std::string_view::npos) break;
+    rest = rest.substr(comma + 1);
+  }
+  return asked;
+}
+
+int run_faults(const FaultsArguments& arguments, const std::vector<std::string>& command) {
+  const auto start = std::chrono::steady_clock::now();
+  if (!arguments.explain.empty()) return explain(arguments.explain);
+  const std::vector<const Fault*> named = named_faults(arguments.fault);
+  MatrixOptions options;
+  options.faults = named;
+  options.checks = checks_of_list(arguments.checks);
+  if (arguments.list) {
+    print(list_of_faults(named));
+    return kExitAgree;
+  }
+  stop_on_signals();
+  start_clock(arguments.time_seconds);
+  options.seed = arguments.seed;
+  options.draw = random_operations;
+  options.jobs = jobs_of(arguments.jobs);
+  if (!arguments.fault.empty()) {
+    options.wanted = [&](const FaultVariant& variant) {
+      return names_fault(arguments.fault, variant);
+    };
+  }
+  const MatrixRuns runs = load_models(arguments);
+  RunFolderRequest request;
+  request.seed = arguments.seed;
+  request.started = std::chrono::system_clock::now();
+  if (!arguments.out.empty()) request.out = arguments.out;
+  const std::filesystem::path folder = make_run_folder(request);
+  FaultsWriter writer(folder, manifest(arguments, command, runs));
+  Progress progress;
+  MatrixRecorder recorder(writer, progress);
+  const MatrixReport report = run_kill_matrix(options, runs.runs, recorder, stop_requested());
+  progress.finish();
+  writer.finish(report);
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  print(matrix_table(report) + "\n" + totals_table(report) + unexpected_text(report) +
+        fmt::format("files: {}\n", path_text(folder)) + last_line(report, seconds));
+  if (!report.as_expected()) return kExitDiverge;
+  return report.interrupted || report.rows == 0 ? kExitGaveUp : kExitAgree;
+}
+
+}  // namespace kvcheck
