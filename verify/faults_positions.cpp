@@ -168,7 +168,9 @@ void gap_of_another(StepPlan& plan, const FaultStep& step) {
 void rotate_again(const auto& tensor, const FaultStep& step) {
   using T = std::remove_cvref_t<decltype(tensor.at(0, 0))>;
   if (!step.in_layer(tensor.layer) || !step.warm(tensor.row)) return;
-  const RotaryTable<T> table = rotary_table<T>(step.config);
+  const auto base = static_cast<std::size_t>(step.config.rotary_base_of(tensor.layer));
+  const auto tables = rotary_tables<T>(step.config);
+  const RotaryTable<T>& table = *tables[base];
   const int last = position_of(step.plan, tensor.row);
   const int held = step.held(tensor.row);
   for (int r = 0; r < tensor.rows; ++r) {
