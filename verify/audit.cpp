@@ -28,6 +28,11 @@ using Stage = Findings::Stage;
 
 struct Done {};  // no further step is wanted
 
+// An engine that keeps its values to itself.
+struct Unwatchable : Error {
+  using Error::Error;
+};
+
 // The engine's caches lie in the built-in engine, whatever hooks are around it; null: another one.
 template <Scalar T>
 Builtin<T>* builtin_in(Engine& engine) {
@@ -142,8 +147,9 @@ class Auditor final : public OperationWitness {
 
   void require_watchable() const {
     if (unwatchable_.empty()) return;
-    throw bad_input({"audit", "an engine that cannot be watched", "the built-in one",
-                     unwatchable_});
+    throw Unwatchable(
+        bad_input({"audit", "an engine that cannot be watched", "the built-in one", unwatchable_})
+            .what());
   }
 
   void run_feeds() {
@@ -333,10 +339,12 @@ class Auditor final : public OperationWitness {
 
   // The token whose embedding this is; -1: none.
   [[nodiscard]] int token_of(const SiteTensor<T>& tensor, int r) const {
+    const T scale = static_cast<T>(config_.embedding_scale);
     for (int token = 0; token < config_.vocabulary; ++token) {
       int same = 0;
       while (same < tensor.columns &&
-             tensor.at(r, same) == static_cast<T>(model_.weights.embedding(token, same))) {
+             tensor.at(r, same) ==
+                 static_cast<T>(model_.weights.embedding(token, same)) * scale) {
         ++same;
       }
       if (same == tensor.columns) return token;
@@ -667,7 +675,11 @@ AuditResult audit(const Case& subject, const ModelData& model, const EngineFacto
 std::optional<FirstDivergence> first_divergence(const Case& subject, const ModelData& model,
                                                 const EngineFactory& factory) {
   if (subject.operations.empty() && subject.schedule.empty()) return std::nullopt;
-  return audit(subject, model, factory, {.floors = false}).first;
+  try {
+    return audit(subject, model, factory, {.floors = false}).first;
+  } catch (const Unwatchable&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace kvcheck

@@ -49,7 +49,12 @@ PlanFinding ask_layers(std::string_view question, int layers, const OfLayer& ask
   return finding;
 }
 
-std::string wrong_positions(const Plans& plans, const RowPositions& of, std::int64_t& compared) {
+// Of the rows that are fed, where the layer names its own.
+std::string wrong_positions(const Plans& plans, int layer, std::int64_t& compared) {
+  const StepPlan& plan = plans.executed;
+  if (plan.positions_of_layer.empty()) return {};
+  const int list = plan.positions_of_layer[static_cast<std::size_t>(layer)];
+  const RowPositions& of = plan.positions[static_cast<std::size_t>(list)];
   for (std::size_t r = 0; r < plans.rows.size(); ++r) {
     const ExpectedRow& row = plans.rows[r];
     compared += 2;
@@ -65,6 +70,26 @@ std::string wrong_positions(const Plans& plans, const RowPositions& of, std::int
   return {};
 }
 
+// Of the keys that are seen, where scores depend on them (ALiBi).
+std::string wrong_distances(const Plans& plans, int layer, std::int64_t& compared) {
+  const SlotView& view = view_of(plans.executed, layer);
+  if (view.positions.empty()) return {};
+  for (std::size_t r = 0; r < plans.rows.size(); ++r) {
+    const ExpectedRow& row = plans.rows[r];
+    const std::span<const int> got = view.positions_of(static_cast<int>(r));
+    const std::span<const SeenRow> seen =
+        row.sees.subspan(static_cast<std::size_t>(first_seen(plans.config, layer, row)));
+    if (got.size() != seen.size()) return {};  // other rows are seen: no matter of positions
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      ++compared;
+      if (got[i] == seen[i].position) continue;
+      return fmt::format("{}, key {} that it sees: {}", plans.name(row), i,
+                         instead("position", got[i], seen[i].position));
+    }
+  }
+  return {};
+}
+
 PlanFinding compare_positions(const Plans& plans) {
   PlanFinding finding{.question = "position"};
   for (std::size_t r = 0; r < plans.rows.size(); ++r) {
@@ -74,13 +99,11 @@ PlanFinding compare_positions(const Plans& plans) {
     finding.wrong = fmt::format("{}: {}", plans.name(plans.rows[r]),
                                 instead("position", position, plans.rows[r].position));
   }
-  const StepPlan& plan = plans.executed;
-  if (!finding.wrong.empty() || plan.positions_of_layer.empty()) return finding;
+  if (!finding.wrong.empty()) return finding;
   PlanFinding by_layer =
       ask_layers("position", plans.config.layers, [&](int layer, std::int64_t& compared) {
-        const auto of =
-            static_cast<std::size_t>(plan.positions_of_layer[static_cast<std::size_t>(layer)]);
-        return wrong_positions(plans, plan.positions[of], compared);
+        std::string wrong = wrong_positions(plans, layer, compared);
+        return wrong.empty() ? wrong_distances(plans, layer, compared) : wrong;
       });
   by_layer.compared += finding.compared;
   return by_layer;
@@ -172,14 +195,42 @@ PlanFinding compare_heads(const Plans& plans) {
   return finding;
 }
 
+// One of the constants of a layer's attention that is wrong.
+std::string wrong_rule(const AttentionRule& got, const AttentionRule& expected) {
+  if (got == expected) return {};
+  const auto number = [](std::string_view what, auto found, auto right) {
+    return fmt::format("{} {:.6g} where {:.6g} was expected", what, found, right);
+  };
+  if (got.score_scale != expected.score_scale) {
+    return number("score scale", got.score_scale, expected.score_scale);
+  }
+  if (got.score_cap != expected.score_cap) {
+    return number("cap of scores", got.score_cap, expected.score_cap);
+  }
+  if (got.rotary_base != expected.rotary_base) {
+    return instead("rotary base number", got.rotary_base, expected.rotary_base);
+  }
+  if (got.head_norm != expected.head_norm) {
+    return fmt::format("heads are {}normalised", got.head_norm ? "" : "not ");
+  }
+  return "other slopes than expected";
+}
+
 PlanFinding compare_constants(const Plans& plans) {
+  const StepPlan& got = plans.executed;
+  PlanFinding finding{.question = "constants", .compared = 2};
+  if (got.embedding_scale != plans.right.embedding_scale) {
+    finding.wrong = fmt::format("embedding scale {:.6g} where {:.6g} was expected",
+                                got.embedding_scale, plans.right.embedding_scale);
+  } else if (got.logit_cap != plans.right.logit_cap) {
+    finding.wrong = fmt::format("cap of logits {:.6g} where {:.6g} was expected", got.logit_cap,
+                                plans.right.logit_cap);
+  }
+  if (!finding.wrong.empty()) return finding;
   return ask_layers("constants", plans.config.layers, [&](int layer, std::int64_t& compared) {
-    const AttentionRule& got = plans.executed.rules[static_cast<std::size_t>(layer)];
-    const AttentionRule& expected = plans.right.rules[static_cast<std::size_t>(layer)];
+    const auto l = static_cast<std::size_t>(layer);
     ++compared;
-    if (got == expected) return std::string();
-    return fmt::format("score scale {:.6g} where {:.6g} was expected", got.score_scale,
-                       expected.score_scale);
+    return wrong_rule(got.rules[l], plans.right.rules[l]);
   });
 }
 

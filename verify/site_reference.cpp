@@ -9,6 +9,7 @@
 
 #include "engine/error.h"
 #include "engine/ops.h"
+#include "engine/rotary_tables.h"
 #include "engine/uncached.h"
 #include "verify/perturb.h"
 
@@ -31,7 +32,10 @@ template <Scalar T>
 class Oracle {
  public:
   Oracle(const Model<T>& model, const Ops<T>& ops)
-      : model_(model), table_(rotary_table<T>(model.config)), plain_(model, ops), logged_(model, ops) {}
+      : model_(model),
+        tables_(rotary_tables<T>(model.config)),
+        plain_(model, ops),
+        logged_(model, ops) {}
 
   // Gives `line` every line at every site: line(site, layer, row, line, values). `perturb` is called
   // on each tensor before, and `store` on keys and values between what is computed and what a cache
@@ -71,10 +75,11 @@ class Oracle {
     return keys;
   }
 
-  void rotate_to(std::vector<T>& key, int /*layer*/, int position) const {
+  void rotate_to(std::vector<T>& key, int layer, int position) const {
     const Config& config = model_.config;
     if (config.positions != Positions::rotary) return;
-    rotate(table_, config.rotary_pairs, std::span(&position, 1), config.head_size,
+    const auto base = static_cast<std::size_t>(config.rotary_base_of(layer));
+    rotate(*tables_[base], config.rotary_pairs, std::span(&position, 1), config.head_size,
            View<T>{key.data(), 1, static_cast<int>(key.size()), 1});
   }
 
@@ -114,7 +119,7 @@ class Oracle {
   }
 
   const Model<T>& model_;
-  const RotaryTable<T> table_;
+  const RotaryTables<T> tables_;  // by base
   Uncached<T> plain_;
   Logged<T> logged_;
 };
