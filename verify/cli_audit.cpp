@@ -48,7 +48,8 @@ Case case_of_tokens(const AuditArguments& arguments, const ModelData& model) {
                .model_hash = short_hash(model),
                .arithmetic = Arithmetic::row,
                .policy = Exact{},
-               .tokens = sequences.front()};
+               .tokens = sequences.front(),
+               .schedule = {}};
   const int length = static_cast<int>(subject.tokens.size());
   subject.schedule = arguments.schedule.empty()
                          ? decode_schedule(length)
