@@ -63,6 +63,8 @@ SmallerCase make_smaller(const Case& subject, const CaseResult& result, const Mo
   const EngineSetup setup{subject.scalar, subject.arithmetic, subject.cache_kind};
   OperationRunner runner(model, setup, subject.policy, subject.seed, factory);
   SmallerCase smaller{.subject = subject, .result = result};
+  const ShrinkBudget budget{.tries = kSmallerTries,
+                            .deadline = std::chrono::steady_clock::now() + kSmallerTime};
   const std::optional<AuditPoint> point = parting(subject, model, factory);
   const auto fails = [&](const Operations& operations) {
     Case candidate = subject;
@@ -73,8 +75,6 @@ SmallerCase make_smaller(const Case& subject, const CaseResult& result, const Mo
     smaller.result = found;
     return true;
   };
-  const ShrinkBudget budget{.tries = kSmallerTries,
-                            .deadline = std::chrono::steady_clock::now() + kSmallerTime};
   const Shrunk shrunk = shrink(subject.operations, fails, runner.space().limits, budget);
   smaller.subject.operations = shrunk.smallest;
   smaller.tries = shrunk.tries;
