@@ -54,6 +54,9 @@ class Builtin final : public Engine {
     observer_ = both(std::move(observer_), std::move(observer));
   }
   void rewrite_plans(PlanRewrite rewrite) { cached_.rewrite_plans(std::move(rewrite)); }
+  // What was planted so far: whoever comes later calls it first.
+  [[nodiscard]] const Observer<T>& observer() const { return observer_; }
+  [[nodiscard]] const PlanRewrite& plan_rewrite() const { return cached_.plan_rewrite(); }
   [[nodiscard]] const StepPlan& plan() const { return cached_.plan(); }
   // Before the first feed, and of all engines that share the memory; Unsupported unless it is
   // paged.

@@ -36,6 +36,7 @@ class Cached {
 
   // Every plan passes through `rewrite` before it is executed; empty for none.
   void rewrite_plans(PlanRewrite rewrite) { rewrite_ = std::move(rewrite); }
+  [[nodiscard]] const PlanRewrite& plan_rewrite() const { return rewrite_; }
   // The plan of the last step.
   [[nodiscard]] const StepPlan& plan() const { return plan_; }
 

@@ -25,12 +25,13 @@
 namespace kvcheck {
 namespace {
 
-constexpr std::array<std::string_view, 5> kCommands{"verify", "faults", "inspect", "repro",
-                                                    "report"};
+constexpr std::array<std::string_view, 6> kCommands{"verify",  "faults", "audit",
+                                                    "inspect", "repro",  "report"};
 
 struct Arguments {
   VerifyArguments verify;
   FaultsArguments faults;
+  AuditArguments audit;
   InspectArguments inspect;
   ReproArguments repro;
   ReportArguments report;
@@ -123,12 +124,36 @@ void define_faults(CLI::App& app, FaultsArguments& to, std::optional<std::uint64
   define_run(faults, to, seed);
 }
 
+void define_audit(CLI::App& app, AuditArguments& to) {
+  CLI::App& audit = *app.add_subcommand("audit", "where a cached run first parts from the oracle");
+  audit
+      .add_option("SUBJECT", to.subject,
+                  "kv1:... token or case file; with --tokens a model: bundled name, folder, or "
+                  "gen:FAMILY:SEED")
+      ->required();
+  audit.add_option("--tokens", to.tokens, "ids or words, separated by blanks");
+  audit.add_option("--schedule", to.schedule,
+                   "how the tokens are fed, as in 2+1+1 (default: one at a time)");
+  audit.add_option("--fault", to.fault, "ID[:layerN][:onsetN][:amountN], planted in the engine");
+  audit.add_option("--arithmetic", to.arithmetic, "row or matrix (default: the case's, or row)");
+  audit.add_option("--scalar", to.scalar, "f32 or f64 (default: the case's, or f32)");
+  audit.add_option("--cache-kind", to.cache_kind,
+                   "flat, growing, ring, paged[:B], padded-left, padded-right, bf16, f16 or int8 "
+                   "(default: the case's, or flat)");
+  audit.add_option("--set", to.set,
+                   "SITE[row R][...]=VALUE instead of the cached run's own, as in "
+                   "layer1.key[row 2][head 0][3]=0.5");
+  audit.add_option("--trace", to.trace, "new file for every value, as CSV");
+  audit.add_option("--model", to.model, "where the model of a case is now");
+}
+
 void define(CLI::App& app, Arguments& to, std::optional<std::uint64_t>& seed) {
   app.set_version_flag("--version", std::string("kvcheck ") + KVCHECK_VERSION);
   app.require_subcommand(1);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::Throw);
   define_verify(app, to.verify, seed);
   define_faults(app, to.faults, seed);
+  define_audit(app, to.audit);
   CLI::App& inspect = *app.add_subcommand("inspect", "what a model is and what its cache takes");
   inspect.add_option("MODEL", to.inspect.model, "bundled name, folder, or gen:FAMILY:SEED")
       ->required();
@@ -157,6 +182,7 @@ int run(const CLI::App& app, const Arguments& arguments, const std::vector<std::
   const std::string command = app.get_subcommands().front()->get_name();
   if (command == "verify") return run_verify(arguments.verify, words);
   if (command == "faults") return run_faults(arguments.faults, words);
+  if (command == "audit") return run_audit(arguments.audit);
   if (command == "inspect") return run_inspect(arguments.inspect);
   if (command == "repro") return run_repro(arguments.repro);
   return run_report(arguments.report);

@@ -62,6 +62,19 @@ struct ReproArguments {
   bool promote = false;
 };
 
+struct AuditArguments {
+  std::string subject;     // token, case file, or model with tokens
+  std::string tokens;      // ids or words; empty: the subject is a case
+  std::string schedule;    // empty: one token at a time
+  std::string fault;       // empty: none
+  std::string arithmetic;  // down to cache_kind: empty for the case's own
+  std::string scalar;
+  std::string cache_kind;
+  std::string set;    // a value, see set_value.h
+  std::string trace;  // file
+  std::string model;  // instead of the one that a case names
+};
+
 struct ReportArguments {
   std::string run;  // folder
 };
@@ -73,6 +86,7 @@ struct ReportArguments {
                              const std::vector<std::string>& command);
 [[nodiscard]] int run_inspect(const InspectArguments& arguments);
 [[nodiscard]] int run_repro(const ReproArguments& arguments);
+[[nodiscard]] int run_audit(const AuditArguments& arguments);
 [[nodiscard]] int run_report(const ReportArguments& arguments);
 
 // Parses and runs; never throws. Complaints go to stderr as "kvcheck: <where>: <what>, expected

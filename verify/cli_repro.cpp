@@ -17,6 +17,7 @@
 #include "engine/sequences.h"
 #include "verify/case_text.h"
 #include "verify/cli.h"
+#include "verify/cli_case.h"
 #include "verify/cli_steps.h"
 #include "verify/faults.h"
 #include "verify/models.h"
@@ -29,29 +30,9 @@ namespace {
 
 constexpr int kLogitsShown = 64;  // of a large vocabulary: the ones that differ most
 
-Case read_case(const std::string& subject) {
-  // "kv1:..." and not the path of a file, though it may begin alike.
-  const auto slash = subject.find('/');
-  const bool path = slash != std::string::npos && slash < subject.find(':');
-  if (subject.starts_with("kv") && !path) {
-    std::error_code error;
-    if (!std::filesystem::exists(subject, error)) return parse_token(subject, "token");
-  }
-  return parse_case_json(read_text(subject), path_text(subject));
-}
-
 std::string word(const ModelData& model, int token) {
   if (model.words.empty()) return fmt::format("{}", token);
   return fmt::format("{} {}", token, one_line(model.words[static_cast<std::size_t>(token)]));
-}
-
-std::string words(const ModelData& model, const std::vector<int>& tokens) {
-  if (model.words.empty()) return join_tokens(tokens);
-  std::vector<std::string> found;
-  for (const int token : tokens) {
-    found.push_back(one_line(model.words[static_cast<std::size_t>(token)]));
-  }
-  return fmt::format("{}   ({})", join_tokens(tokens), fmt::join(found, " "));
 }
 
 // Rows that saw keys which were rotated back differ by rounding, whatever the arithmetic.
@@ -79,7 +60,7 @@ std::string header(const Case& subject, const ModelData& model) {
   if (subject.cache_kind != CacheKind{}) {
     text += fmt::format("cache      {}\n", name(subject.cache_kind));
   }
-  text += fmt::format("tokens     {}\n", words(model, subject.tokens));
+  text += fmt::format("tokens     {}\n", tokens_text(model, subject.tokens));
   text += fmt::format("schedule   {}\n",
                       subject.schedule.empty() ? "none (uncached)" : to_text(subject.schedule));
   text += fmt::format("policy     {}\n", to_text(subject.policy));

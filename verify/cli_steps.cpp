@@ -8,10 +8,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "verify/runs.h"
+
 namespace kvcheck {
 namespace {
 
-constexpr std::size_t kRunsShown = 8;         // of numbers that follow one another
 constexpr std::size_t kOperationWidth = 34;   // longer ones push their line to the right
 constexpr std::size_t kOperationMinimum = 9;  // of the word above them
 
@@ -123,22 +124,6 @@ void Steps::add(const SeenStep& seen) {
     step.largest = difference;
     step.position = row.position;
   }
-}
-
-std::string runs_text(const std::vector<int>& numbers) {
-  std::vector<std::string> runs;
-  for (std::size_t first = 0; first < numbers.size();) {
-    std::size_t last = first;
-    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
-    if (runs.size() == kRunsShown) {
-      runs.emplace_back("...");
-      break;
-    }
-    runs.push_back(first == last ? fmt::format("{}", numbers[first])
-                                 : fmt::format("{}-{}", numbers[first], numbers[last]));
-    first = last + 1;
-  }
-  return fmt::format("{}", fmt::join(runs, ","));
 }
 
 std::string steps_text(const Operations& operations, const std::vector<ShownStep>& steps,

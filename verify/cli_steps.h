@@ -40,7 +40,4 @@ inline constexpr std::size_t kLastSteps = 40;
                                      const std::vector<ShownStep>& steps, const CacheKind& kind,
                                      const CaseResult& result);
 
-// 0, 1, 2, 5 as "0-2,5"; a long one keeps its beginning.
-[[nodiscard]] std::string runs_text(const std::vector<int>& numbers);
-
 }  // namespace kvcheck

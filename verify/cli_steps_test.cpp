@@ -91,13 +91,6 @@ TEST(StepsText, of_a_long_sequence_shows_both_ends) {
   EXPECT_THAT(text, Not(HasSubstr("\n 500  ")));
 }
 
-TEST(RunsText, joins_what_follows_one_another) {
-  EXPECT_EQ(runs_text({}), "");
-  EXPECT_EQ(runs_text({4}), "4");
-  EXPECT_EQ(runs_text({0, 1, 2, 5, 4, 5}), "0-2,5,4-5");
-  EXPECT_EQ(runs_text({9, 7, 5, 3, 1, 9, 7, 5, 3, 1}), "9,7,5,3,1,9,7,5,...");
-}
-
 TEST(Steps, keep_the_largest_difference_and_where_it_lies) {
   const Operation feed{Verb::feed, {0}, {3}};
   const std::vector<MeasuredRow> rows{row_apart(0, 0), row_apart(1, 0.5), row_apart(2, 0.25)};

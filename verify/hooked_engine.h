@@ -36,6 +36,9 @@ class HookedEngine final : public Engine {
     if (hooks_.can) hooks_.can(hello_.can);
   }
 
+  // Without the hooks.
+  [[nodiscard]] Engine& inner() { return *inner_; }
+
   [[nodiscard]] const Hello& hello() const override { return hello_; }
   void full(const TokenBlock& block, Rows rows, Logits& out) override;
   [[nodiscard]] SequenceId open() override;

@@ -6,18 +6,12 @@
 #include <limits>
 
 #include "engine/logged.h"
-#include "engine/random.h"
 #include "engine/round_site.h"
 #include "engine/uncached.h"
+#include "verify/perturb.h"
 
 namespace kvcheck {
 namespace {
-
-// A NaN, once met, stays.
-template <typename T>
-T larger(T a, T b) {
-  return a >= b || std::isnan(a) ? a : b;
-}
 
 // The two oracles of one model.
 template <Scalar T>
@@ -61,12 +55,6 @@ class Meter final : public NoiseMeter {
  private:
   static constexpr double kEpsilon = double{std::numeric_limits<T>::epsilon()};
 
-  // Where the signs of a perturbation come from: row r of an embedding is token r / sequences.
-  struct Signs {
-    std::uint64_t seed;
-    int sequences;
-  };
-
   // `logits` asks the right one of the oracles that it is given for the rows of `uncached`.
   template <typename Question>
   void measure(Question logits, Signs signs, const Logits& uncached, std::vector<NoiseFloor>& out,
@@ -82,8 +70,8 @@ class Meter final : public NoiseMeter {
     for (int k = 0; k < kPerturbedOracles; ++k) {
       if (enough && enough(out)) return;
       const Observer<T> perturb = [&](const SiteTensor<T>& tensor) {
-        if (tensor.site == Site::embedding) move_by_epsilon(tensor, signs, k);
-        if (format_ != RowFormat::native) round_either_way(tensor, signs, k);
+        if (tensor.site == Site::embedding) move_by_epsilon(tensor, {signs, k});
+        if (format_ != RowFormat::native) round_either_way(tensor, format_, {signs, k});
       };
       widen(logits(oracles_, &perturb), uncached);
       add_terms(out);
@@ -115,33 +103,6 @@ class Meter final : public NoiseMeter {
         most = larger(most, sums.feature(o)[r]);
       }
     }
-  }
-
-  static void move_by_epsilon(const SiteTensor<T>& x, Signs signs, int k) {
-    for (int r = 0; r < x.rows; ++r) {
-      // By the position, not the row: a prefix gets the same signs alone and beside its siblings.
-      const auto position = static_cast<std::uint64_t>(r / signs.sequences);
-      for (int f = 0; f < x.columns; ++f) {
-        const std::uint64_t counter =
-            position * static_cast<std::uint64_t>(x.columns) + static_cast<std::uint64_t>(f);
-        const bool up = (hash(signs.seed, static_cast<std::uint64_t>(k), counter) & 1U) != 0;
-        x.at(r, f) *=
-            T(1) + (up ? std::numeric_limits<T>::epsilon() : -std::numeric_limits<T>::epsilon());
-      }
-    }
-  }
-
-  void round_either_way(const SiteTensor<T>& tensor, Signs signs, int k) const {
-    const auto site = static_cast<std::uint64_t>(tensor.site == Site::key ? 0 : 1);
-    const std::uint64_t stream = mix(signs.seed + static_cast<std::uint64_t>(k)) +
-                                 2 * static_cast<std::uint64_t>(tensor.layer) + site;
-    round_site<T>(tensor, format_, [&](int row, int column) {
-      const auto counter = static_cast<std::uint64_t>(row / signs.sequences) *
-                               static_cast<std::uint64_t>(tensor.columns) +
-                           static_cast<std::uint64_t>(column);
-      const double share = kTieShare * kEpsilon;
-      return static_cast<T>((hash(signs.seed, stream, counter) & 1U) != 0 ? share : -share);
-    });
   }
 
   // Raises what is apart to the largest difference of each row; a NaN makes a floor NaN, which

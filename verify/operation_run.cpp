@@ -48,15 +48,6 @@ double divergence(std::span<const double> right, std::span<const double> found) 
   return std::isnan(total) ? std::numeric_limits<double>::infinity() : std::max(total, 0.0);
 }
 
-// A key that was rotated once more than the row was fed.
-bool renumbered(std::span<const LoggedRow> log) {
-  return std::ranges::any_of(log, [&](const LoggedRow& row) {
-    return std::ranges::any_of(row.sees, [&](const SeenRow& seen) {
-      return seen.position != log[static_cast<std::size_t>(seen.row)].position;
-    });
-  });
-}
-
 bool worse(const CaseResult& a, const CaseResult& b, const Policy& policy) {
   if (a.verdict != b.verdict) return a.verdict > b.verdict;
   // Rows that agree to the last bit are worth more than no rows.
@@ -187,7 +178,9 @@ void OperationRunner::take_step(int index, const Operation& operation, const Wat
     const std::vector<Sequence> before = sequences(operation.sequences);
     executed_.push_back(operation);
     step = log_->apply(operation);
+    if (witness_ != nullptr) witness_->before({index, operation, step, *log_, sequence_ids()});
     execute(operation, step);
+    if (witness_ != nullptr) witness_->after({index, operation, step, *log_, sequence_ids()});
     carry_peaks(operation, step, before);
     look_at_sequences(operation, step);
     expect_copies(operation, step, before);
@@ -429,6 +422,12 @@ void OperationRunner::look_at_sequences(const Operation& operation, const Operat
     }
     sequence.fingerprint = print;
   }
+}
+
+std::vector<SequenceId> OperationRunner::sequence_ids() const {
+  std::vector<SequenceId> ids;
+  for (const Sequence& sequence : sequences_) ids.push_back(sequence.id);
+  return ids;
 }
 
 auto OperationRunner::sequences(const std::vector<int>& handles) -> std::vector<Sequence> {

@@ -41,6 +41,22 @@ struct SeenStep {
   std::string note;  // what is wrong, or why the engine refused
 };
 
+// One who sees every operation before the engine does, and after it. An exception ends the run and
+// passes through it.
+class OperationWitness {
+ public:
+  struct At {
+    int step;  // from 0
+    const Operation& operation;
+    const OperationStep& meaning;
+    const TokenLog& log;                    // of what is held after the operation
+    const std::vector<SequenceId>& engine;  // [handle]: the engine's name of it, as far as it has one
+  };
+  virtual ~OperationWitness() = default;
+  virtual void before(const At& at) = 0;
+  virtual void after(const At& at) = 0;
+};
+
 // In longer contexts operations keep to the first positions: the log of what every row saw grows
 // with the square of a sequence.
 inline constexpr int kOperationPositionsMax = 512;
@@ -59,6 +75,8 @@ class OperationRunner {
 
   // On a new engine. The first step that diverges or breaks the engine ends it.
   [[nodiscard]] CaseResult run(const Operations& operations, const Watcher& watch = {});
+  // Of the runs from now on; null: none. Refused operations are not shown.
+  void show_to(OperationWitness* witness) { witness_ = witness; }
   // The worst row of the last run, with both rows of logits, and the scalar that decided.
   [[nodiscard]] const std::optional<MeasuredRow>& worst() const { return worst_; }
   [[nodiscard]] const OperationSpace& space() const { return space_; }
@@ -121,6 +139,7 @@ class OperationRunner {
   void expect_copies(const Operation& operation, const OperationStep& step,
                      const std::vector<Sequence>& before);
   [[nodiscard]] std::vector<Sequence> sequences(const std::vector<int>& handles);
+  [[nodiscard]] std::vector<SequenceId> sequence_ids() const;
   void carry_peaks(const Operation& operation, const OperationStep& step,
                    const std::vector<Sequence>& before);
   void judge_step(int index, bool renumbered);
@@ -139,6 +158,7 @@ class OperationRunner {
   std::unique_ptr<LogOracle> log_oracle_;
   std::unique_ptr<Engine> whole_;  // rounds nothing; only beside an engine that does
   OperationSpace space_;
+  OperationWitness* witness_ = nullptr;
 
   // Of the run at hand.
   std::unique_ptr<Engine> engine_;

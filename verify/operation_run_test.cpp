@@ -287,5 +287,35 @@ TEST(OperationRun, asks_for_no_verb_that_is_not_offered) {
   EXPECT_EQ(runner.space().block, 0);
 }
 
+// ---- Witnesses
+
+TEST(OperationRun, a_witness_sees_every_operation_before_and_after_it) {
+  struct Witness final : OperationWitness {
+    std::vector<std::string> seen;
+    void note(std::string_view when, const At& at) {
+      seen.push_back(std::string(when) + std::to_string(at.step) + " " + to_text(at.operation) +
+                     " rows " + std::to_string(at.log.length(0)) + " of " +
+                     std::to_string(at.engine.size()));
+    }
+    void before(const At& at) override { note("<", at); }
+    void after(const At& at) override {
+      note(">", at);
+      if (at.step == 2) throw 7;
+    }
+  } witness;
+  const ModelData model = two_window_model();
+  const Case subject = operations_case(model, {}, "open.feed:0x2.fork:0.feed:1x1");
+  OperationRunner runner = runner_of(subject, model, builtin_engine);
+  runner.show_to(&witness);
+  EXPECT_THROW((void)runner.run(subject.operations), int) << "what a witness throws passes";
+  EXPECT_THAT(witness.seen,
+              testing::ElementsAre("<0 open rows 0 of 0", ">0 open rows 0 of 1",
+                                   "<1 feed:0x2 rows 2 of 1", ">1 feed:0x2 rows 2 of 1",
+                                   "<2 fork:0 rows 2 of 1", ">2 fork:0 rows 2 of 2"));
+  runner.show_to(nullptr);
+  EXPECT_EQ(runner.run(subject.operations).verdict, Verdict::agree);
+  EXPECT_EQ(witness.seen.size(), 6U);
+}
+
 }  // namespace
 }  // namespace kvcheck

@@ -2,6 +2,7 @@
 // Shrinking a case of operations.
 #include "verify/smaller.h"
 
+#include "verify/audit.h"
 #include "verify/checks.h"
 #include "verify/operation_run.h"
 
@@ -42,6 +43,13 @@ std::vector<Variation> variations(const Case& subject, const ModelData& model) {
   return found;
 }
 
+// Where the cached run first parts from the oracle; none where nothing shows it.
+std::optional<AuditPoint> parting(const Case& subject, const ModelData& model,
+                                  const EngineFactory& factory) {
+  const auto first = first_divergence(subject, model, factory);
+  return first ? std::optional(first->point) : std::nullopt;
+}
+
 }  // namespace
 
 bool same_class(const Case& a, const CaseResult& of_a, const Case& b, const CaseResult& of_b) {
@@ -54,24 +62,27 @@ SmallerCase make_smaller(const Case& subject, const CaseResult& result, const Mo
   const EngineSetup setup{subject.scalar, subject.arithmetic, subject.cache_kind};
   OperationRunner runner(model, setup, subject.policy, subject.seed, factory);
   SmallerCase smaller{.subject = subject, .result = result};
+  if (!budget) {
+    budget = {.tries = kSmallerTries, .deadline = std::chrono::steady_clock::now() + kSmallerTime};
+  }
+  const std::optional<AuditPoint> point = parting(subject, model, factory);
   const auto fails = [&](const Operations& operations) {
     Case candidate = subject;
     candidate.operations = operations;
     const CaseResult found = runner.run(operations);
     if (!same_class(subject, result, candidate, found)) return false;
+    if (parting(candidate, model, factory) != point) return false;
     smaller.result = found;
     return true;
   };
-  if (!budget) {
-    budget = {.tries = kSmallerTries, .deadline = std::chrono::steady_clock::now() + kSmallerTime};
-  }
   const Shrunk shrunk = shrink(subject.operations, fails, runner.space().limits, *budget);
   smaller.subject.operations = shrunk.smallest;
   smaller.tries = shrunk.tries;
   smaller.complete = shrunk.complete;
   for (const Variation& variation : variations(smaller.subject, model)) {
     const CaseResult other = run_case(variation.subject, model, factory).result;
-    if (same_class(smaller.subject, smaller.result, variation.subject, other)) {
+    if (same_class(smaller.subject, smaller.result, variation.subject, other) &&
+        parting(variation.subject, model, factory) == point) {
       smaller.indifferent.emplace_back(variation.field);
     }
   }

@@ -28,7 +28,8 @@ inline constexpr int kSmallerTries = 1000;
 inline constexpr std::chrono::milliseconds kSmallerTime{2000};
 
 // What a smaller case must keep: the verdict, the verb of the step that fails (feeds and batches
-// count as one), and whether logits or something else is wrong there.
+// count as one), and whether logits or something else is wrong there. Where the engine can be
+// watched, make_smaller() keeps the point too at which the run first parts from the oracle.
 [[nodiscard]] bool same_class(const Case& a, const CaseResult& of_a, const Case& b,
                               const CaseResult& of_b);
 

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <thread>
 
+#include "engine/builtin.h"
 #include "verify/test_canaries.h"
 #include "verify/test_faults.h"
 
@@ -93,6 +94,33 @@ TEST(Smaller, says_which_fields_do_not_matter) {
   const Case flat = operations_case(model, {}, "open.feed:0x1.save:0.load:0");
   EXPECT_THAT(smaller_of(flat, model, wrong).indifferent,
               ElementsAre("the other arithmetic", "the other scalar"));
+}
+
+// Wrong in two ways: a truncation spoils a key, and the third row of a feed has other scores.
+EngineFactory wrong_in_two_ways() {
+  return [](const ModelData& model, const EngineSetup& setup) {
+    auto builtin = std::make_unique<Builtin<float>>(model.weights, setup.arithmetic, setup.cache);
+    Builtin<float>& engine = *builtin;
+    engine.observe_cached([](const SiteTensor<float>& tensor) {
+      if (tensor.site == Site::scores && tensor.row == 2) tensor.at(0, 0) += 1;
+    });
+    Hooks hooks;
+    hooks.truncate = [&engine](Engine& inner, SequenceId sequence, int length) {
+      inner.truncate(sequence, length);
+      if (length > 0) *engine.cache(sequence).key(1, 0) += 1;
+    };
+    return std::make_unique<HookedEngine>(std::move(builtin), std::move(hooks));
+  };
+}
+
+TEST(Smaller, keeps_the_point_at_which_the_run_first_parts) {
+  const ModelData model = two_window_model();
+  Case subject = operations_case(model, {}, "open.feed:0x2.truncate:0x1.feed:0x3");
+  EXPECT_EQ(to_text(smaller_of(subject, model, wrong_in_two_ways()).subject.operations),
+            "open.feed:0x1.truncate:0x1.feed:0x1");
+  subject.operations = parse_operations("open.feed:0x2.feed:0x3", "test");
+  EXPECT_EQ(to_text(smaller_of(subject, model, wrong_in_two_ways()).subject.operations),
+            "open.feed:0x3");
 }
 
 // An engine that takes a tenth of a second to open a sequence: few candidates fit the time.

@@ -33,6 +33,14 @@ int own_token(int branch, int k, int vocabulary) {
   return static_cast<int>(bits % static_cast<std::uint64_t>(vocabulary));
 }
 
+bool renumbered(std::span<const LoggedRow> log) {
+  return std::ranges::any_of(log, [&](const LoggedRow& row) {
+    return std::ranges::any_of(row.sees, [&](const SeenRow& seen) {
+      return seen.position != log[static_cast<std::size_t>(seen.row)].position;
+    });
+  });
+}
+
 TokenLog::TokenLog(const OperationLimits& limits) : limits_(limits), views_(1) {
   require(limits.vocabulary >= 1 && limits.context >= 1, "a model takes at least one token");
 }
@@ -100,23 +108,32 @@ std::vector<int> TokenLog::told(int handle) const {
   return tokens_of(sequences_[static_cast<std::size_t>(handle)].told);
 }
 
-std::vector<LoggedRow> TokenLog::log(int handle) const {
-  std::vector<int> number(entries_.size(), -1);  // in the result; -1: not needed
-  const auto need = [&](Rows rows) {
-    for (int i = 0; i < rows.length; ++i) {
-      number[static_cast<std::size_t>(view_of(rows).rows[static_cast<std::size_t>(i)].row)] = 0;
+// By entry: its row in the log of a sequence that holds these rows; -1: it has no part in it.
+std::vector<int> TokenLog::numbers_in_log(Rows rows) const {
+  std::vector<int> number(entries_.size(), -1);
+  const auto need = [&](Rows of) {
+    for (int i = 0; i < of.length; ++i) {
+      number[static_cast<std::size_t>(view_of(of).rows[static_cast<std::size_t>(i)].row)] = 0;
     }
   };
-  need(held(handle));
+  need(rows);
   // A row sees only earlier ones and itself: from the last one back, each is reached in time.
   for (std::size_t i = entries_.size(); i-- > 0;) {
     if (number[i] == 0) need(entries_[i].sees);
   }
+  int next = 0;
+  for (int& row : number) {
+    if (row == 0) row = next++;
+  }
+  return number;
+}
+
+std::vector<LoggedRow> TokenLog::log(int handle) const {
+  const std::vector<int> number = numbers_in_log(held(handle));
   std::vector<LoggedRow> rows;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     if (number[i] < 0) continue;
     const Entry& entry = entries_[i];
-    number[i] = static_cast<int>(rows.size());
     rows.push_back({entry.token, entry.position, {}});
     for (int k = 0; k < entry.sees.length; ++k) {
       const SeenRow& seen = view_of(entry.sees).rows[static_cast<std::size_t>(k)];
@@ -124,6 +141,17 @@ std::vector<LoggedRow> TokenLog::log(int handle) const {
     }
   }
   return rows;
+}
+
+std::vector<SeenRow> TokenLog::held_rows(int handle) const {
+  const Rows rows = held(handle);
+  const std::vector<int> number = numbers_in_log(rows);
+  std::vector<SeenRow> found;
+  for (int i = 0; i < rows.length; ++i) {
+    const SeenRow& seen = view_of(rows).rows[static_cast<std::size_t>(i)];
+    found.push_back({number[static_cast<std::size_t>(seen.row)], seen.position});
+  }
+  return found;
 }
 
 // ---- What is valid

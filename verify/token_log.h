@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ struct OperationStep {
 // The k-th own token of a branch: a fixed function, so that no two sequences hold equal suffixes
 // except on purpose. Every open, fork, load and reset begins a new branch.
 [[nodiscard]] int own_token(int branch, int k, int vocabulary);
+
+// Whether some row saw a key at another position than it was fed at.
+[[nodiscard]] bool renumbered(std::span<const LoggedRow> log);
 
 class TokenLog {
  public:
@@ -62,6 +66,8 @@ class TokenLog {
   // The held rows and all that they were computed from, in the order in which they were fed. After
   // a feed the fed rows are the last ones.
   [[nodiscard]] std::vector<LoggedRow> log(int handle) const;
+  // The held rows, oldest first: which rows of log() they are, and their positions by now.
+  [[nodiscard]] std::vector<SeenRow> held_rows(int handle) const;
 
   // Of any handle ever made: the tokens that it held after its last feed, or after that of the
   // sequence it was copied from. What was truncated, reset or closed since then counts.
@@ -97,6 +103,7 @@ class TokenLog {
   [[nodiscard]] Rows held(int handle) const;
   [[nodiscard]] int next_position_of(Rows rows) const;
   [[nodiscard]] std::vector<int> tokens_of(Rows rows) const;
+  [[nodiscard]] std::vector<int> numbers_in_log(Rows rows) const;
 
   [[nodiscard]] std::optional<std::string> why_not_sequences(const Operation& operation) const;
   [[nodiscard]] std::optional<std::string> why_not_numbers(const Operation& operation) const;

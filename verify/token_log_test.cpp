@@ -195,6 +195,17 @@ TEST(TokenLog, an_eviction_leaves_a_gap_in_what_is_seen) {
   EXPECT_THAT(positions_of(log[3]), ElementsAre(2, 3));
 }
 
+TEST(TokenLog, held_rows_are_numbered_as_the_log_numbers_them) {
+  // Row 2 of the log is dropped, but stays in it: row 3 had seen it.
+  const TokenLog log = after("open.open.feed:1x2.feed:0x4.shift:0x2-3");
+  EXPECT_EQ(log.log(0).size(), 4U);
+  EXPECT_THAT(log.held_rows(0), ElementsAre(SeenRow{0, 0}, SeenRow{1, 1}, SeenRow{3, 2}));
+  EXPECT_TRUE(renumbered(after("open.feed:0x4.shift:0x2-3.feed:0x1").log(0)));
+  EXPECT_FALSE(renumbered(after("open.feed:0x4.evict:0x2-1.feed:0x1").log(0)));
+  EXPECT_FALSE(renumbered(log.log(0))) << "nobody has seen the moved row";
+  EXPECT_THAT(after("open").held_rows(0), IsEmpty());
+}
+
 // ---- Steps
 
 TEST(TokenLog, a_step_tells_what_to_feed_and_what_changed) {

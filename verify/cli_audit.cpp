@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MIT
+// kvcheck audit: the first place where a cached run parts from the oracle, and the step around it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <optional>
+
+#include "engine/echo.h"
+#include "engine/error.h"
+#include "engine/sequences.h"
+#include "reports/names.h"
+#include "reports/number_text.h"
+#include "reports/trace_row.h"
+#include "verify/audit.h"
+#include "verify/checks.h"
+#include "verify/cli.h"
+#include "verify/cli_case.h"
+#include "verify/faults.h"
+#include "verify/models.h"
+#include "verify/replay.h"
+
+namespace kvcheck {
+namespace {
+
+// Of a long run, the last steps.
+constexpr std::size_t kStepsShown = 40;
+
+template <Named Enum>
+Enum choice(std::string_view text, std::string_view option) {
+  const std::optional<Enum> value = from_name<Enum>(text);
+  if (value) return *value;
+  throw bad_input({option, "bad value", expected_names<Enum>(), one_line(text)});
+}
+
+// The tokens of a model, as a case of single steps or of the schedule.
+Case case_of_tokens(const AuditArguments& arguments, const ModelData& model) {
+  const Config& config = model.weights.config;
+  const auto sequences = parse_sequences(arguments.tokens, "--tokens", model.words,
+                                         config.vocabulary, static_cast<std::size_t>(config.context));
+  if (sequences.size() != 1) {
+    throw bad_input({"--tokens", "sequences", "one", fmt::format("{}", sequences.size())});
+  }
+  Case subject{.check = "schedules",
+               .model = arguments.subject,
+               .model_hash = short_hash(model),
+               .arithmetic = Arithmetic::row,
+               .policy = Exact{},
+               .tokens = sequences.front(),
+               .schedule = {}};
+  const int length = static_cast<int>(subject.tokens.size());
+  subject.schedule = arguments.schedule.empty()
+                         ? decode_schedule(length)
+                         : parse_schedule(arguments.schedule, "--schedule");
+  if (std::accumulate(subject.schedule.begin(), subject.schedule.end(), std::int64_t{0}) != length) {
+    throw bad_input({"--schedule", "schedule", fmt::format("{} tokens in all", length),
+                     arguments.schedule});
+  }
+  return subject;
+}
+
+void apply_options(const AuditArguments& arguments, const ModelData& model, Case& subject) {
+  if (!arguments.scalar.empty()) {
+    subject.scalar = choice<ScalarKind>(arguments.scalar, "--scalar");
+  }
+  if (!arguments.cache_kind.empty()) {
+    subject.cache_kind = cache_kind(arguments.cache_kind, "--cache-kind");
+  }
+  if (arguments.arithmetic.empty()) return;
+  const Arithmetic arithmetic = choice<Arithmetic>(arguments.arithmetic, "--arithmetic");
+  if (arithmetic == subject.arithmetic) return;
+  subject.arithmetic = arithmetic;
+  subject.policy = default_policy(model, arithmetic, subject.cache_kind.lossy());
+}
+
+EngineFactory engine_for(const AuditArguments& arguments, const ModelData& model,
+                         const Case& subject, const std::shared_ptr<FaultTrace>& changes) {
+  if (arguments.fault.empty()) return builtin_engine;
+  const FaultVariant variant = parse_fault(arguments.fault, "--fault");
+  const int layer = variant.at.layer.value_or(0);
+  if (!variant.fault->applies(model.weights.config, subject.cache_kind) ||
+      layer >= model.weights.config.layers) {
+    throw bad_input({"--fault", fmt::format("{} on {}", arguments.fault, one_line(model.name)),
+                     fmt::format("a model with {} and cache kind {}", to_text(variant.fault->needs),
+                                 variant.fault->cache),
+                     fmt::format("{} and {}", to_text(features_of(model.weights.config)),
+                                 name(subject.cache_kind))});
+  }
+  return faulty_engine(variant, changes);
+}
+
+// ---- Text
+
+std::string header(const AuditArguments& arguments, const Case& subject, const ModelData& model) {
+  std::string text = fmt::format("model      {} ({}, {} arithmetic, {} cache)\n",
+                                 path_text(model.name), name(subject.scalar),
+                                 name(subject.arithmetic), name(subject.cache_kind));
+  if (!arguments.fault.empty()) {
+    text += fmt::format("fault      {}: {}\n", arguments.fault,
+                        parse_fault(arguments.fault, "--fault").fault->summary);
+  }
+  if (!arguments.set.empty()) text += fmt::format("set        {}\n", arguments.set);
+  if (!subject.operations.empty()) {
+    return text + fmt::format("operations {}\n", subject.operations.size());
+  }
+  text += fmt::format("tokens     {}\n", tokens_text(model, subject.tokens));
+  return text + fmt::format("schedule   {}\n", to_text(subject.schedule));
+}
+
+std::string number(double value, ScalarKind scalar) {
+  if (scalar == ScalarKind::f32) return fmt::format("{}", static_cast<float>(value));
+  return fmt::format("{}", value);
+}
+
+std::string place(const AuditFinding& finding) {
+  if (!finding.worst) return "";
+  const AuditValue& worst = *finding.worst;
+  std::string text = fmt::format("row {}", worst.at.row);
+  if (worst.at.key >= 0) text += fmt::format(" key {}", worst.at.key);
+  if (worst.at.head >= 0) text += fmt::format(" head {}", worst.at.head);
+  if (worst.at.column >= 0) text += fmt::format(" [{}]", worst.at.column);
+  return text;
+}
+
+class Table {
+ public:
+  explicit Table(ScalarKind scalar) : scalar_(scalar) {
+    text_ = fmt::format("{:>5}  {:<18}  {:>8}  {:<24}  {:>14}  {:>14}  {:>10}  {:>9}  {:>9}  {}\n",
+                        "layer", "what", "numbers", "worst at", "uncached", "cached", "ULPs",
+                        "floor", "ratio", "verdict");
+  }
+
+  void add(const AuditFinding& finding, bool first) {
+    const std::string layer =
+        finding.point.layer < 0 ? "" : fmt::format("{}", finding.point.layer);
+    text_ += fmt::format("{:>5}  {:<18}  {:>8}  ", layer, finding.point.name,
+                         grouped(finding.compared));
+    if (!finding.wrong.empty() || !finding.worst) {
+      text_ += fmt::format("{:<93}", finding.wrong);
+    } else {
+      const AuditValue& worst = *finding.worst;
+      text_ += fmt::format("{:<24}  {:>14}  {:>14}  {:>10}  {:>9}  {:>9}", place(finding),
+                           number(worst.uncached, scalar_), number(worst.cached, scalar_),
+                           worst.ulps, worst.floor ? three_digits(*worst.floor) : "-",
+                           worst.ratio ? three_digits(*worst.ratio) : "-");
+    }
+    text_ += fmt::format("  {}{}\n", name(finding.verdict), first ? "  <- first" : "");
+  }
+
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+ private:
+  ScalarKind scalar_;
+  std::string text_;
+};
+
+std::string_view step_word(const Case& subject) {
+  return subject.operations.empty() ? "feed" : "operation";
+}
+
+std::string table(const AuditResult& result, const Case& subject) {
+  Table table(subject.scalar);
+  const bool has_first = result.first && result.first->step == result.shown.step;
+  bool pending = has_first;
+  for (const AuditFinding& finding : result.shown.findings) {
+    const bool first = pending && finding.verdict == Verdict::diverge;
+    table.add(finding, first);
+    if (first) pending = false;
+  }
+  return fmt::format("\n{} {}, {}\n", step_word(subject), result.shown.step + 1,
+                     result.shown.what) +
+         table.text();
+}
+
+std::string summary_line(const AuditSummary& step, const Case& subject) {
+  std::string text = fmt::format("  {} {:>3}  {:<26}  ", step_word(subject), step.step + 1, step.what);
+  if (!step.first) {
+    text += "agrees";
+  } else {
+    text += step.first->layer < 0 ? "" : fmt::format("layer {}, ", step.first->layer);
+    text += step.first->name;
+  }
+  if (step.first && step.logits) {
+    text += fmt::format("; logits differ by {:.3g}",
+                        std::abs(step.logits->cached - step.logits->uncached));
+  }
+  return text + "\n";
+}
+
+// Which steps part, where several were run.
+std::string steps(const AuditResult& result, const Case& subject) {
+  if (result.steps.size() < 2) return "";
+  std::string text = "\nfirst to part in each step\n";
+  const std::size_t from =
+      result.steps.size() > kStepsShown ? result.steps.size() - kStepsShown : 0;
+  if (from > 0) text += fmt::format("  ... {} steps ...\n", from);
+  for (std::size_t i = from; i < result.steps.size(); ++i) {
+    text += summary_line(result.steps[i], subject);
+  }
+  return text;
+}
+
+std::string outcome(const AuditResult& result, const Case& subject) {
+  std::string text = "\n";
+  if (result.first) {
+    text += fmt::format("first divergence: {} {} ({}): {}\n", step_word(subject),
+                        result.first->step + 1, result.shown.what, result.first->sentence);
+  }
+  if (!result.note.empty()) {
+    text += fmt::format("{}{}\n", result.first ? "" : "no value parts, but: ", result.note);
+  }
+  if (result.worst_ratio > 0) {
+    text += fmt::format("largest ratio of what agrees: {:.3g} times the noise floor ({}{})\n",
+                        result.worst_ratio,
+                        result.worst_ratio_at.layer < 0
+                            ? ""
+                            : fmt::format("layer {}, ", result.worst_ratio_at.layer),
+                        result.worst_ratio_at.name);
+  }
+  return text + fmt::format("verdict: {} ({} numbers compared in {} steps)\n", name(result.verdict),
+                            grouped(result.compared), result.steps.size());
+}
+
+}  // namespace
+
+int run_audit(const AuditArguments& arguments) {
+  const bool tokens = !arguments.tokens.empty();
+  if (!tokens && !arguments.schedule.empty()) {
+    throw bad_input({"--schedule", "without tokens", "--tokens", arguments.schedule});
+  }
+  Case subject = tokens ? Case{} : read_case(arguments.subject);
+  const std::string& named = tokens ? arguments.subject : subject.model;
+  const ModelData model = load_model(arguments.model.empty() ? named : arguments.model);
+  if (tokens) subject = case_of_tokens(arguments, model);
+  apply_options(arguments, model, subject);
+  require_same_model(subject, model, tokens ? "--tokens" : "case");
+  const auto changes = std::make_shared<FaultTrace>();
+  const EngineFactory factory = engine_for(arguments, model, subject, changes);
+  AuditOptions options{.to_end = true};
+  if (!arguments.set.empty()) {
+    options.set = parse_set_value(arguments.set, model.weights.config, "--set");
+  }
+  std::optional<TraceWriter> trace;
+  if (!arguments.trace.empty()) {
+    trace.emplace(std::filesystem::path(arguments.trace));
+    options.trace = [&](int step, Site site, int layer, const AuditValue& value) {
+      trace->add(trace_row(step, site, layer, value));
+    };
+  }
+  const AuditResult result = audit(subject, model, factory, options);
+  if (options.set && !result.value_set) {
+    throw bad_input({"--set", "no such value in this run", "a row that is fed, and a key that it sees",
+                     arguments.set});
+  }
+  if (trace) trace->commit();
+  std::string text = header(arguments, subject, model) + table(result, subject) +
+                     steps(result, subject);
+  if (!arguments.fault.empty() && changes->changes() == 0) {
+    text += "\nthe fault changed nothing in this case\n";
+  }
+  print(text + outcome(result, subject));
+  return exit_code(result.verdict);
+}
+
+}  // namespace kvcheck

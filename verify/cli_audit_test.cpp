@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+// kvcheck audit as a user runs it.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "reports/trace_row.h"
+#include "verify/cli.h"
+#include "verify/test_command.h"
+
+namespace kvcheck {
+namespace {
+
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+
+CommandResult audit(const TestCommand& kvcheck, const std::vector<std::string>& options,
+                    const std::string& tokens = "0 1 2 3") {
+  std::vector<std::string> words{"audit", "tiny:rotary:1", "--tokens", tokens};
+  words.insert(words.end(), options.begin(), options.end());
+  return kvcheck.run_words(words);
+}
+
+TEST(CliAudit, a_right_engine_agrees_everywhere) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  for (const std::string arithmetic : {"row", "matrix"}) {
+    const CommandResult result =
+        audit(kvcheck, {"--arithmetic", arithmetic, "--scalar", "f64", "--schedule", "2+1+1"});
+    EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
+    EXPECT_THAT(result.out, HasSubstr("\nfeed 3, tokens 3\n"));
+    EXPECT_THAT(result.out, ContainsRegex("\n +1  stored key +[0-9,]+ +row 3 key"));
+    EXPECT_THAT(last_line(result.out), ContainsRegex("verdict: agree \\([0-9,]+ numbers"));
+    EXPECT_THAT(result.out, Not(HasSubstr("first divergence")));
+  }
+}
+
+TEST(CliAudit, names_where_a_fault_first_shows) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const CommandResult result =
+      audit(kvcheck, {"--fault", "pos-decode-offset:onset2:amount-1"});
+  EXPECT_EQ(result.exit_code, kExitDiverge) << everything(result);
+  EXPECT_THAT(result.out, HasSubstr("\nfirst divergence: feed 3 (tokens 2): position: row 2: "
+                                    "position 1 where 2 was expected\n"));
+  EXPECT_THAT(result.out, ContainsRegex("position +[0-9]+ +row 2: position 1 where 2 was expected "
+                                        "+diverge  <- first\n"));
+  EXPECT_THAT(result.out, HasSubstr("\nfault      pos-decode-offset:onset2:amount-1: feeds to a"));
+}
+
+TEST(CliAudit, a_fault_that_changes_nothing_is_told) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const CommandResult result =
+      audit(kvcheck, {"--fault", "pos-decode-offset:onset3:amount1"}, "0 1");
+  EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
+  EXPECT_THAT(result.out, HasSubstr("\nthe fault changed nothing in this case\n"));
+}
+
+TEST(CliAudit, a_case_is_audited_as_it_was_found) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  save_diverging_model(kvcheck / "model");
+  const CommandResult run = kvcheck.run("verify model --no-stored --prefixes random:2 --out run");
+  const std::string line = repro_lines(run.out).at(0);
+  const std::string token = line.substr(std::string_view("kvcheck repro ").size());
+  // The model promises bits that matrix arithmetic does not keep: every site is within its noise.
+  const CommandResult result = kvcheck.run_words({"audit", token});
+  EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
+  EXPECT_THAT(result.out, HasSubstr("largest ratio of what agrees: "));
+}
+
+TEST(CliAudit, a_value_that_is_set_is_shown_with_what_follows) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const CommandResult result = audit(kvcheck, {"--set", "layer0.value[row 1][head 0][0]=9"});
+  EXPECT_EQ(result.exit_code, kExitDiverge) << everything(result);
+  EXPECT_THAT(result.out, HasSubstr("first divergence: feed 2 (tokens 1): layer 0, value, K/V head "
+                                    "0, row 1, column 0: 9 where "));
+  EXPECT_THAT(result.out, ContainsRegex("feed +1  tokens 0 +agrees\n"));
+  EXPECT_THAT(result.out, ContainsRegex("feed +3  tokens 2 +layer 0, stored value; logits differ"));
+}
+
+TEST(CliAudit, the_trace_is_a_file_of_every_value) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const CommandResult result =
+      audit(kvcheck, {"--trace", "trace.csv", "--fault", "pos-decode-offset:onset2:amount-1"});
+  EXPECT_EQ(result.exit_code, kExitDiverge) << everything(result);
+  std::map<std::int64_t, std::int64_t> different;  // by step
+  std::set<std::string> sites;
+  read_trace(kvcheck / "trace.csv", [&](const TraceRow& row) {
+    sites.insert(row.site);
+    if (row.uncached != row.cached) ++different[row.step];
+  });
+  EXPECT_EQ(sites.size(), 19U);
+  EXPECT_EQ(different.count(1) + different.count(2), 0U);
+  EXPECT_GT(different[3], 0);
+  EXPECT_GT(different[4], 0) << "the run goes on";
+}
+
+TEST(CliAudit, bad_input_is_one_line) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const auto refusal = [&](const std::vector<std::string>& options,
+                           const std::string& tokens = "0 1 2 3") {
+    return complaint(audit(kvcheck, options, tokens));
+  };
+  EXPECT_THAT(refusal({"--schedule", "2+1"}),
+              HasSubstr("--schedule: schedule, expected 4 tokens in all, got 2+1"));
+  EXPECT_THAT(refusal({"--arithmetic", "both"}),
+              HasSubstr("--arithmetic: bad value, expected one of row, matrix, got both"));
+  EXPECT_THAT(refusal({"--fault", "no-such"}), HasSubstr("--fault: unknown fault, expected"));
+  EXPECT_THAT(refusal({"--fault", "pos-retained-count"}),
+              HasSubstr("--fault: pos-retained-count on tiny:rotary:1, expected a model with "));
+  EXPECT_THAT(refusal({"--set", "logits[row 0]=1"}),
+              HasSubstr("--set: value to set, expected logits[row R][C]=VALUE, got"));
+  EXPECT_THAT(refusal({"--set", "logits[row 7][0]=1"}),
+              HasSubstr("--set: no such value in this run, expected a row that is fed, and a key "
+                        "that it sees, got logits[row 7][0]=1"));
+  EXPECT_THAT(refusal({}, "0 999"), HasSubstr("--tokens"));
+  EXPECT_THAT(refusal({"--trace", "no/such/folder/x.csv"}), HasSubstr("no/such/folder"));
+  EXPECT_THAT(complaint(kvcheck.run("audit gen:plain:1")), Not(HasSubstr("acted otherwise")));
+  EXPECT_THAT(complaint(kvcheck.run_words({"audit", "kv1:x", "--schedule", "1"})),
+              HasSubstr("--schedule: without tokens, expected --tokens, got 1"));
+  EXPECT_THAT(files_in(kvcheck / "."), testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace kvcheck
