@@ -13,6 +13,8 @@
 
 namespace kvcheck {
 
+inline constexpr int kAlarmTrialsMax = 10'000'000;
+
 struct AlarmOptions {
   int trials = 10'000;
   std::uint64_t seed = 1;

@@ -20,6 +20,7 @@
 
 #include "engine/echo.h"
 #include "engine/error.h"
+#include "verify/alarms.h"
 #include "verify/progress.h"
 
 namespace kvcheck {
@@ -121,6 +122,13 @@ void define_faults(CLI::App& app, FaultsArguments& to, std::optional<std::uint64
                     "only these, joined by commas; own and replicas stand for all of theirs");
   faults.add_flag("--list", to.list, "say which faults there are");
   faults.add_option("--explain", to.explain, "say what a fault is, and what shows it");
+  faults.add_flag("--diagnosis", to.score,
+                  "instead: how often the diagnosis names the fault that was planted");
+  faults.add_flag("--severity", to.severity,
+                  "instead: how small a disturbance of the cache each check still sees");
+  add_number<int>(faults, "--alarms", to.alarms, {1, kAlarmTrialsMax},
+                  "a whole number from 1 to 10000000",
+                  "instead: alarms on so many random models and sequences without a fault");
   define_run(faults, to, seed);
 }
 
@@ -162,6 +170,8 @@ void define(CLI::App& app, Arguments& to, std::optional<std::uint64_t>& seed) {
   repro.add_option("--model", to.repro.model, "where the model is now");
   repro.add_flag("--promote", to.repro.promote,
                  "keep the case in fixtures/regressions, for the tests of a checkout");
+  repro.add_flag("--no-diagnosis", to.repro.no_diagnosis,
+                 "do not look for known faults that explain what diverges");
   CLI::App& report = *app.add_subcommand("report", "the worst cases of a run");
   report.add_option("RUN", to.report.run, "folder of the run")->required();
 }

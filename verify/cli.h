@@ -46,6 +46,10 @@ struct FaultsArguments {
   std::string checks;  // ids joined by commas; empty: all
   bool list = false;
   std::string explain;  // id
+  // Instead of the matrix:
+  bool score = false;         // how often the diagnosis names what was planted
+  bool severity = false;      // how small a disturbance each check still sees
+  std::optional<int> alarms;  // of so many trials without a fault
   std::uint64_t seed = 1;
   std::optional<int> jobs;
   std::optional<double> time_seconds;
@@ -60,6 +64,7 @@ struct ReproArguments {
   std::string subject;  // token or file
   std::string model;    // instead of the one that it names
   bool promote = false;
+  bool no_diagnosis = false;
 };
 
 struct AuditArguments {

@@ -38,8 +38,9 @@ Enum choice(std::string_view text, std::string_view option) {
 // The tokens of a model, as a case of single steps or of the schedule.
 Case case_of_tokens(const AuditArguments& arguments, const ModelData& model) {
   const Config& config = model.weights.config;
-  const auto sequences = parse_sequences(arguments.tokens, "--tokens", model.words,
-                                         config.vocabulary, static_cast<std::size_t>(config.context));
+  const auto sequences =
+      parse_sequences(arguments.tokens, "--tokens", model.words, config.vocabulary,
+                      static_cast<std::size_t>(config.context));
   if (sequences.size() != 1) {
     throw bad_input({"--tokens", "sequences", "one", fmt::format("{}", sequences.size())});
   }
@@ -51,12 +52,12 @@ Case case_of_tokens(const AuditArguments& arguments, const ModelData& model) {
                .tokens = sequences.front(),
                .schedule = {}};
   const int length = static_cast<int>(subject.tokens.size());
-  subject.schedule = arguments.schedule.empty()
-                         ? decode_schedule(length)
-                         : parse_schedule(arguments.schedule, "--schedule");
-  if (std::accumulate(subject.schedule.begin(), subject.schedule.end(), std::int64_t{0}) != length) {
-    throw bad_input({"--schedule", "schedule", fmt::format("{} tokens in all", length),
-                     arguments.schedule});
+  subject.schedule = arguments.schedule.empty() ? decode_schedule(length)
+                                                : parse_schedule(arguments.schedule, "--schedule");
+  if (std::accumulate(subject.schedule.begin(), subject.schedule.end(), std::int64_t{0}) !=
+      length) {
+    throw bad_input(
+        {"--schedule", "schedule", fmt::format("{} tokens in all", length), arguments.schedule});
   }
   return subject;
 }
@@ -94,9 +95,9 @@ EngineFactory engine_for(const AuditArguments& arguments, const ModelData& model
 // ---- Text
 
 std::string header(const AuditArguments& arguments, const Case& subject, const ModelData& model) {
-  std::string text = fmt::format("model      {} ({}, {} arithmetic, {} cache)\n",
-                                 path_text(model.name), name(subject.scalar),
-                                 name(subject.arithmetic), name(subject.cache_kind));
+  std::string text =
+      fmt::format("model      {} ({}, {} arithmetic, {} cache)\n", path_text(model.name),
+                  name(subject.scalar), name(subject.arithmetic), name(subject.cache_kind));
   if (!arguments.fault.empty()) {
     text += fmt::format("fault      {}: {}\n", arguments.fault,
                         parse_fault(arguments.fault, "--fault").fault->summary);
@@ -133,10 +134,9 @@ class Table {
   }
 
   void add(const AuditFinding& finding, bool first) {
-    const std::string layer =
-        finding.point.layer < 0 ? "" : fmt::format("{}", finding.point.layer);
-    text_ += fmt::format("{:>5}  {:<18}  {:>8}  ", layer, finding.point.name,
-                         grouped(finding.compared));
+    const std::string layer = finding.point.layer < 0 ? "" : fmt::format("{}", finding.point.layer);
+    text_ +=
+        fmt::format("{:>5}  {:<18}  {:>8}  ", layer, finding.point.name, grouped(finding.compared));
     if (!finding.wrong.empty() || !finding.worst) {
       text_ += fmt::format("{:<93}", finding.wrong);
     } else {
@@ -175,7 +175,8 @@ std::string table(const AuditResult& result, const Case& subject) {
 }
 
 std::string summary_line(const AuditSummary& step, const Case& subject) {
-  std::string text = fmt::format("  {} {:>3}  {:<26}  ", step_word(subject), step.step + 1, step.what);
+  std::string text =
+      fmt::format("  {} {:>3}  {:<26}  ", step_word(subject), step.step + 1, step.what);
   if (!step.first) {
     text += "agrees";
   } else {
@@ -212,12 +213,11 @@ std::string outcome(const AuditResult& result, const Case& subject) {
     text += fmt::format("{}{}\n", result.first ? "" : "no value parts, but: ", result.note);
   }
   if (result.worst_ratio > 0) {
-    text += fmt::format("largest ratio of what agrees: {:.3g} times the noise floor ({}{})\n",
-                        result.worst_ratio,
-                        result.worst_ratio_at.layer < 0
-                            ? ""
-                            : fmt::format("layer {}, ", result.worst_ratio_at.layer),
-                        result.worst_ratio_at.name);
+    text += fmt::format(
+        "largest ratio of what agrees: {:.3g} times the noise floor ({}{})\n", result.worst_ratio,
+        result.worst_ratio_at.layer < 0 ? ""
+                                        : fmt::format("layer {}, ", result.worst_ratio_at.layer),
+        result.worst_ratio_at.name);
   }
   return text + fmt::format("verdict: {} ({} numbers compared in {} steps)\n", name(result.verdict),
                             grouped(result.compared), result.steps.size());
@@ -251,12 +251,12 @@ int run_audit(const AuditArguments& arguments) {
   }
   const AuditResult result = audit(subject, model, factory, options);
   if (options.set && !result.value_set) {
-    throw bad_input({"--set", "no such value in this run", "a row that is fed, and a key that it sees",
-                     arguments.set});
+    throw bad_input({"--set", "no such value in this run",
+                     "a row that is fed, and a key that it sees", arguments.set});
   }
   if (trace) trace->commit();
-  std::string text = header(arguments, subject, model) + table(result, subject) +
-                     steps(result, subject);
+  std::string text =
+      header(arguments, subject, model) + table(result, subject) + steps(result, subject);
   if (!arguments.fault.empty() && changes->changes() == 0) {
     text += "\nthe fault changed nothing in this case\n";
   }

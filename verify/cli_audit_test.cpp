@@ -41,8 +41,7 @@ TEST(CliAudit, a_right_engine_agrees_everywhere) {
 
 TEST(CliAudit, names_where_a_fault_first_shows) {
   const TestCommand kvcheck(KVCHECK_BINARY);
-  const CommandResult result =
-      audit(kvcheck, {"--fault", "pos-decode-offset:onset2:amount-1"});
+  const CommandResult result = audit(kvcheck, {"--fault", "pos-decode-offset:onset2:amount-1"});
   EXPECT_EQ(result.exit_code, kExitDiverge) << everything(result);
   EXPECT_THAT(result.out, HasSubstr("\nfirst divergence: feed 3 (tokens 2): position: row 2: "
                                     "position 1 where 2 was expected\n"));

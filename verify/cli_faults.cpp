@@ -18,10 +18,13 @@
 #include "reports/faults_text.h"
 #include "reports/faults_writer.h"
 #include "reports/run_folder.h"
+#include "verify/alarms.h"
 #include "verify/cli.h"
 #include "verify/cli_process.h"
+#include "verify/diagnosis_score.h"
 #include "verify/models.h"
 #include "verify/progress.h"
+#include "verify/severity.h"
 
 namespace kvcheck {
 namespace {
@@ -58,6 +61,52 @@ std::vector<const Fault*> named_faults(const std::string& pattern) {
   if (!found.empty()) return found;
   throw bad_input({"--fault", "no such fault",
                    "an id that kvcheck faults --list shows, or a pattern such as pos-*", pattern});
+}
+
+// ---- Instead of the matrix
+
+int show_score(const FaultsArguments& arguments) {
+  ScoreOptions options{.model = arguments.model,
+                       .seed = arguments.seed,
+                       .jobs = jobs_of(arguments.jobs),
+                       .draw = random_operations};
+  for (const Fault* fault : named_faults(arguments.fault)) {
+    if (fault->expected != Expected::caught) continue;
+    for (const FaultVariant& variant : variants(*fault, kTinyLayers)) {
+      const bool wanted = arguments.fault.empty() || names_fault(arguments.fault, variant);
+      if (wanted) options.wanted.push_back(variant);
+    }
+  }
+  const auto scores = score_diagnosis(options, stop_requested());
+  print(to_text(scores));
+  if (stop_requested().load()) return kExitGaveUp;
+  const bool any = std::ranges::any_of(scores, [](const auto& score) { return score.caught > 0; });
+  return any ? kExitAgree : kExitGaveUp;
+}
+
+int show_severity(const FaultsArguments& arguments) {
+  const std::vector<std::string> names =
+      arguments.model.empty() ? std::vector<std::string>{"chapter8", "chapter8-rotary"}
+                              : std::vector<std::string>{arguments.model};
+  for (const std::string& name : names) {
+    const ModelData model = load_model(name);
+    const ModelRun run{model, matrix_sources(model, arguments.seed), {}};
+    print(fmt::format(
+        "{}\n{}\n", one_line(name),
+        to_text(detection_floors(run, {.seed = arguments.seed, .draw = random_operations}))));
+  }
+  return kExitAgree;
+}
+
+int show_alarms(const FaultsArguments& arguments) {
+  const AlarmCount count = count_alarms({.trials = *arguments.alarms,
+                                         .seed = arguments.seed,
+                                         .jobs = jobs_of(arguments.jobs),
+                                         .draw = random_operations},
+                                        builtin_engine, stop_requested());
+  print(to_text(count));
+  if (count.alarms > 0) return kExitDiverge;
+  return stop_requested().load() ? kExitGaveUp : kExitAgree;
 }
 
 int explain(const std::string& id) {
@@ -154,6 +203,9 @@ int run_faults(const FaultsArguments& arguments, const std::vector<std::string>&
   }
   stop_on_signals();
   start_clock(arguments.time_seconds);
+  if (arguments.score) return show_score(arguments);
+  if (arguments.severity) return show_severity(arguments);
+  if (arguments.alarms) return show_alarms(arguments);
   options.seed = arguments.seed;
   options.draw = random_operations;
   options.jobs = jobs_of(arguments.jobs);

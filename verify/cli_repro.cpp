@@ -15,10 +15,12 @@
 #include "engine/error.h"
 #include "engine/files.h"
 #include "engine/sequences.h"
+#include "properties/operations_gen.h"
 #include "verify/case_text.h"
 #include "verify/cli.h"
 #include "verify/cli_case.h"
 #include "verify/cli_steps.h"
+#include "verify/diagnose.h"
 #include "verify/faults.h"
 #include "verify/models.h"
 #include "verify/planted.h"
@@ -138,6 +140,13 @@ std::string outcome(const CaseResult& result) {
   return text + "\n";
 }
 
+// Cases that a few hundred simulations of are bearable.
+constexpr std::size_t kDiagnosedTokens = 64;
+
+bool short_enough(const Case& subject) {
+  return subject.tokens.size() <= kDiagnosedTokens && subject.operations.size() <= kDiagnosedTokens;
+}
+
 // Kept among the cases that the tests run, and no longer among the failures of this folder.
 // Under the name by which the model is known now.
 std::string promote(const Case& subject, const std::string& model) {
@@ -174,7 +183,14 @@ int run_repro(const ReproArguments& arguments) {
   if (!subject.fault.empty() && trace->changes() == 0) {
     text += "\nthe fault changed nothing in this case\n";
   }
-  print(text + outcome(replayed.result));
+  text += outcome(replayed.result);
+  // What diverges is worth a look for what is known; a long one would take long.
+  const bool wrong = replayed.result.verdict == Verdict::diverge;
+  if (wrong && !arguments.no_diagnosis && short_enough(subject)) {
+    print(text);
+    text = "\n" + to_text(diagnose(subject, model, factory, {.draw = random_operations}));
+  }
+  print(text);
   return exit_code(replayed.result.verdict);
 }
 

@@ -55,34 +55,48 @@ bool alike(const Transcript& a, const Transcript& b) {
          a.failure.empty() == b.failure.empty();
 }
 
-// One engine under simulation, in the setups that the observed one did not have.
-struct Simulation {
-  Transcript wide;    // double precision
-  Transcript narrow;  // single precision
-};
+// Rows further apart than this share of their largest logit are never taken for each other: beyond
+// that no rounding is measured.
+constexpr double kFarShare = 0.03;
 
-Simulation simulate(const Case& subject, const ModelData& model, const EngineFactory& factory) {
-  const Arithmetic arithmetic = other(subject.arithmetic);
-  return {
-      transcript_of(subject, model, {ScalarKind::f64, arithmetic, subject.cache_kind}, factory),
-      transcript_of(subject, model, {ScalarKind::f32, arithmetic, subject.cache_kind}, factory)};
+bool far(const Transcript& observed, const Transcript& simulated) {
+  if (!alike(observed, simulated)) return true;
+  for (std::size_t i = 0; i < observed.rows.size(); ++i) {
+    const std::vector<double>& row = simulated.rows[i].logits;
+    if (!(apart(observed.rows[i].logits, row) <= kFarShare * largest(row))) return true;
+  }
+  return false;
 }
 
-// In units of the simulation's own rounding, brought to the scalar of the observed engine.
-double error_of(const Transcript& observed, const Simulation& simulation, ScalarKind scalar) {
-  if (!alike(observed, simulation.wide) || !alike(observed, simulation.narrow)) return kInfinity;
+// Of two simulations, in double and in single precision: in units of their own rounding, brought to
+// the scalar of the observed engine.
+double error_of(const Transcript& observed, const Transcript& wide, const Transcript& narrow,
+                ScalarKind scalar) {
   const double share = epsilon(scalar) / epsilon(ScalarKind::f32);
   double error = 0;
   for (std::size_t i = 0; i < observed.rows.size(); ++i) {
-    const std::vector<double>& wide = simulation.wide.rows[i].logits;
-    const double difference = apart(observed.rows[i].logits, wide);
+    const std::vector<double>& row = wide.rows[i].logits;
+    const double difference = apart(observed.rows[i].logits, row);
     if (difference == 0) continue;
-    const double floor =
-        share * apart(simulation.narrow.rows[i].logits, wide) + epsilon(scalar) * largest(wide);
+    const double floor = share * apart(narrow.rows[i].logits, row) + epsilon(scalar) * largest(row);
     const double ratio = difference / floor;
     error = std::max(error, std::isnan(ratio) ? kInfinity : ratio);
   }
   return error;
+}
+
+// Simulates an engine in setups that the observed one did not have, and says how far off it is.
+double simulated_error(const Transcript& observed, const Case& subject, const ModelData& model,
+                       const EngineFactory& factory) {
+  const Arithmetic arithmetic = other(subject.arithmetic);
+  const auto play = [&](ScalarKind scalar) {
+    return transcript_of(subject, model, {scalar, arithmetic, subject.cache_kind}, factory);
+  };
+  const Transcript wide = play(ScalarKind::f64);
+  if (far(observed, wide)) return kInfinity;
+  const Transcript narrow = play(ScalarKind::f32);
+  if (!alike(observed, narrow)) return kInfinity;
+  return error_of(observed, wide, narrow, subject.scalar);
 }
 
 std::vector<Explanation> candidates_of(const Case& subject, const ModelData& model) {
@@ -159,8 +173,8 @@ void sift(std::vector<Explanation>& candidates, const Case& subject, const Model
           const Transcript& observed) {
   const auto trace = std::make_shared<FaultTrace>();
   std::erase_if(candidates, [&](Explanation& candidate) {
-    const Simulation simulation = simulate(subject, model, faulty_engine(candidate.fault, trace));
-    candidate.error = std::max(candidate.error, error_of(observed, simulation, subject.scalar));
+    const EngineFactory factory = faulty_engine(candidate.fault, trace);
+    candidate.error = std::max(candidate.error, simulated_error(observed, subject, model, factory));
     return !(candidate.error <= kNoiseLimit);
   });
 }
@@ -179,7 +193,7 @@ Diagnosis diagnose(const Case& subject, const ModelData& model, const EngineFact
   while (next && diagnosis.cases <= options.further) {
     const Transcript observed = transcript_of(*next, model, setup, factory);
     sift(diagnosis.explains, *next, model, observed);
-    const double right = error_of(observed, simulate(*next, model, builtin_engine), next->scalar);
+    const double right = simulated_error(observed, *next, model, builtin_engine);
     diagnosis.right = diagnosis.right && right <= kNoiseLimit;
     ++diagnosis.cases;
     if (diagnosis.explains.empty()) break;

@@ -147,8 +147,9 @@ std::string_view name(Expected expected) {
 bool Fault::applies(const Config& config, const CacheKind& kind) const {
   if (config.context < 2 || !features_of(config).contains(needs)) return false;
   const CacheKind own = cache_kind(cache, "fault");
-  if (own.layout == CacheLayout::flat && !own.lossy()) return !kind.lossy();
-  return own == kind;
+  // Who changes rows by hand counts on where they lie.
+  const bool anywhere = own == CacheKind{} && !std::holds_alternative<VerbFault>(change);
+  return anywhere ? !kind.lossy() : own == kind;
 }
 
 std::string to_text(const FaultVariant& variant) {

@@ -148,9 +148,9 @@ struct Fault {
   Expected expected = Expected::caught;
   std::string_view reason = {};
 
-  // Whether the fault can be planted in this model with this kind of cache. A context of one leaves
-  // nothing to be read from a cache. A kind must be the very one that the row names, except that
-  // flat stands for any that holds whole rows.
+  // Whether the fault can be planted in this model with this kind of cache. A kind must be the very
+  // one that the row names, except that flat stands for any that holds whole rows where the fault
+  // changes plans or values at sites. Nothing shows in a context of one.
   [[nodiscard]] bool applies(const Config& config, const CacheKind& kind) const;
 };
 
