@@ -17,10 +17,10 @@ TEST(MatrixTable, is_a_line_for_each_fault_below_its_question) {
             "  fault                      as said  abc d  first failing   largest  smallest case   "
             "        seen on         stands for\n"
             "position of a layer's queries and keys\n"
-            "  rope-key-raw                   1/1  - # .  prefix 3            0.5  0 2 4 (1+1+1)   "
+            "  rope-key-raw                   1/1  - # .  prefix 3           0.5  0 2 4 (1+1+1)   "
             "        tiny, chapter8  gpt-neox 363, sparkinfer 149\n"
-            "  pos-all-offset-rotary          1/2  # = =                           equivalent      "
-            "        0 of 2          class of one-based positions\n"
+            "  pos-all-offset-rotary          1/2  # = =                          equivalent       "
+            "       0 of 2          class of one-based positions\n"
             "# caught   . missed   - inert   = equivalent   blank: not applicable; letters as "
             "below\n");
 }
@@ -59,7 +59,7 @@ TEST(Explanation, says_all_that_the_table_knows) {
                 std::string(find_fault("pos-all-offset-rotary", "test").reason) +
                 "\n"
                 "  variants      pos-all-offset-rotary:amount1\n"
-                "                pos-all-offset-rotary:amount2\n"
+                "                pos-all-offset-rotary:amount3\n"
                 "  shown by      kvcheck faults tiny:rotary:1 --fault pos-all-offset-rotary\n");
 }
 

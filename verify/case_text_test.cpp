@@ -101,7 +101,7 @@ TEST(CaseToken, with_a_fault_that_there_is_not_is_an_error) {
     EXPECT_EQ(error(wrong), "t: fault, expected as pos-decode-reset:onset1, got " + wrong);
   }
   // As many layers as no model has must not be counted through.
-  EXPECT_EQ(error("rope-backwards:layer2147483647"), "");
+  EXPECT_EQ(error("rope-backwards:layer2147483647"), "no error");
   EXPECT_EQ(error("rope-backwards:layer-1"),
             "t: fault, expected as rope-backwards, got rope-backwards:layer-1");
 }

@@ -41,7 +41,8 @@ std::optional<Case> first_shown(const FaultVariant& variant, const ModelData& mo
   const ModelRun run{model, sources_of(model, some, {options.seed, 0, kRandomSequences}), {}};
   const TrialOptions trial{.seed = options.seed,
                            .draw = options.draw,
-                           .checks = {"exact", "noise", "schedules", "accounting", "operations"}};
+                           .checks = std::vector<std::string_view>{"exact", "noise", "schedules",
+                                                                   "accounting", "operations"}};
   for (const TrialCell& cell : try_fault(variant, run, trial)) {
     if (cell.first) return cell.first->subject;
   }
@@ -87,7 +88,7 @@ std::vector<DiagnosisScore> score_diagnosis(const ScoreOptions& options,
   for (std::size_t i = 0; i < questions.size(); ++i) {
     const Question& question = questions[i];
     if (scores.empty() || scores.back().fault != question.variant.fault) {
-      scores.push_back({.fault = question.variant.fault});
+      scores.push_back({question.variant.fault});
     }
     DiagnosisScore& score = scores.back();
     score.caught += answers[i].caught ? 1 : 0;

@@ -14,15 +14,15 @@ namespace kvcheck {
 // Of the variants of one fault, each on every model that shows it.
 struct DiagnosisScore {
   const Fault* fault;
-  int caught = 0;                   // shown by some check: asked about
-  int named = 0;                    // the variant is among those that explain the case
-  int alone = 0;                    // and nothing else is
-  std::vector<std::string> missed;  // variants that were not named, with their models
+  int caught = 0;                        // shown by some check: asked about
+  int named = 0;                         // the variant is among those that explain the case
+  int alone = 0;                         // and nothing else is
+  std::vector<std::string> missed = {};  // variants that were not named, with their models
 };
 
 struct ScoreOptions {
-  std::vector<FaultVariant> wanted;  // of faults that are to be caught
-  std::string model;                 // besides the smallest one of each fault; empty: none
+  std::vector<FaultVariant> wanted = {};  // of faults that are to be caught
+  std::string model;                      // besides the smallest one of each fault; empty: none
   std::uint64_t seed = 1;
   int jobs = 1;
   std::function<Operations(const OperationSpace&, std::uint64_t seed, std::uint64_t number)> draw;

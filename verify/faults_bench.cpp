@@ -60,7 +60,9 @@ class Silent final : public MatrixListener {
 void kill_matrix(benchmark::State& state) {
   const ModelData model = load_model("chapter8");
   const std::vector<ModelRun> runs{{model, matrix_sources(model, 1), {}}};
-  MatrixOptions options{.draw = random_operations, .jobs = static_cast<int>(state.range(0))};
+  MatrixOptions options;
+  options.draw = random_operations;
+  options.jobs = static_cast<int>(state.range(0));
   for (const Fault& fault : faults()) options.faults.push_back(&fault);
   const std::atomic<bool> stop{false};
   Silent silent;

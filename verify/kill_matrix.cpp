@@ -107,7 +107,10 @@ class MatrixRun {
       const bool asked = options.checks.empty() || std::ranges::count(options.checks, check.id) > 0;
       if (asked) report_.checks.push_back({check, {}});
     }
-    for (const ModelRun& run : models) given_.push_back(&add_model(run, false));
+    for (const ModelRun& run : models) {
+      given_.push_back(&add_model(run, false));
+      add_baseline(*given_.back(), {});
+    }
     for (const Fault* fault : options.faults) add_tasks(*fault);
   }
 

@@ -50,7 +50,8 @@ Operations two_feeds(const OperationSpace&, std::uint64_t, std::uint64_t number)
 }
 
 MatrixOptions options(std::vector<const Fault*> faults) {
-  MatrixOptions options{.faults = std::move(faults)};
+  MatrixOptions options;
+  options.faults = std::move(faults);
   options.sequences = 2;
   options.draw = two_feeds;
   return options;

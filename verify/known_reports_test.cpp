@@ -31,6 +31,8 @@ std::vector<Report> reports() {
       {"mlx-vlm 1983", "tiny:rotary:1", "pos-decode-reset:onset1", "3+1", {3}},
       // Where keys are rotated: prefill 3, decode 1.
       {"shainet 110", "tiny:rotary:1", "rope-on-read-again", "3+1", {3}},
+      // One key hides much: softmax of one is 1, whatever the score.
+      {"aprender 2085", "tiny:head-norm:1", "decode-no-head-norm:onset1", "1+1", {1}},
   };
 }
 

@@ -67,7 +67,7 @@ TEST(Replicas, fail_on_some_wrong_engine) {
     std::string_view replica, fault;
   };
   constexpr std::array kFailing{Failing{"argmax", "pos-decode-reset:onset1"},
-                                Failing{"greedy-tokens", "pos-decode-reset:onset1"},
+                                Failing{"greedy-tokens", "pos-decode-reset:onset2"},
                                 Failing{"last-position", "pos-decode-reset:onset1"},
                                 Failing{"one-split", "pos-multi-constant"},
                                 Failing{"nmse-1e-5", "pos-count-prompt-twice"},
@@ -85,7 +85,8 @@ TEST(Replicas, fail_on_some_wrong_engine) {
 }
 
 TEST(Replicas, shapes_sees_a_wrong_number_of_rows) {
-  Planted wrong(load_model("tiny:positions:1"), {&no_fault(), {}});
+  const ModelData model = load_model("tiny:positions:1");
+  Planted wrong(model, {&no_fault(), {}});
   Hooks hooks;
   hooks.held = [](const Engine& inner, SequenceId sequence) {
     Held held = inner.held(sequence);
@@ -100,7 +101,7 @@ TEST(Replicas, shapes_sees_a_wrong_number_of_rows) {
 // What such tests are worth: all positions may be wrong.
 TEST(Replicas, shapes_and_embedding_are_blind_to_positions) {
   const ModelData model = load_model("tiny:rotary:1");
-  for (const char* fault : {"pos-decode-reset:onset1", "pos-multi-constant", "rope-key-raw:onset1",
+  for (const char* fault : {"pos-decode-reset:onset1", "pos-frozen:onset1", "rope-key-raw:onset1",
                             "rope-on-read-again"}) {
     for (const char* blind : {"shapes", "embedding"}) {
       Planted wrong(model, parse_fault(fault, "test"));
@@ -111,7 +112,8 @@ TEST(Replicas, shapes_and_embedding_are_blind_to_positions) {
 }
 
 TEST(Replicas, that_end_with_an_exception_have_failed) {
-  Planted wrong(load_model("tiny:positions:1"), {&no_fault(), {}});
+  const ModelData model = load_model("tiny:positions:1");
+  Planted wrong(model, {&no_fault(), {}});
   Hooks hooks;
   hooks.feed = [](Engine&, std::span<const Feed>, Rows, Logits&) { throw EngineError("no more"); };
   wrong.bench.engine =
