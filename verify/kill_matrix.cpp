@@ -53,6 +53,8 @@ constexpr Fault kCanary{
 
 // A model with what all faults on it share.
 struct MatrixModel {
+  MatrixModel(const ModelRun* of, bool is_smallest) : run(of), smallest(is_smallest) {}
+
   const ModelRun* run;
   bool smallest;
   SharedOracle oracle = {};
