@@ -102,10 +102,7 @@ class Auditor final : public OperationWitness {
     for (const int handle : at.meaning.changed) {
       if (at.meaning.feeds.empty()) follow(handle, at.log, at.engine, 0);
     }
-    // Sequences may have changed places in the engine.
-    for (auto& [handle, sequence] : sequences_) {
-      sequence.id = at.engine[static_cast<std::size_t>(handle)];
-    }
+    if (at.answer != nullptr) compare_answer(*at.answer, at.meaning.last_row_only);
     end_step();
   }
 
@@ -130,12 +127,12 @@ class Auditor final : public OperationWitness {
       unwatchable_ = engine->hello().name;
       return engine;
     }
-    engine_->rewrite_plans([this, earlier = engine_->plan_rewrite()](StepPlan& plan,
-                                                                     PlannedFeeds feeds) {
-      right_ = plan;
-      if (earlier) earlier(plan, feeds);
-      feeds_.assign(feeds.begin(), feeds.end());
-    });
+    engine_->rewrite_plans(
+        [this, earlier = engine_->plan_rewrite()](StepPlan& plan, PlannedFeeds feeds) {
+          right_ = plan;
+          if (earlier) earlier(plan, feeds);
+          feeds_.assign(feeds.begin(), feeds.end());
+        });
     engine_->observe_cached(Observer<T>(
         [this, earlier = engine_->observer()](const SiteTensor<T>& tensor) {
           earlier(tensor);
@@ -175,14 +172,15 @@ class Auditor final : public OperationWitness {
                                                         static_cast<std::size_t>(count))));
       follow_prefix(id, fed + count, count);
       try {
-        engine->feed(id, tokens.subspan(static_cast<std::size_t>(fed),
-                                        static_cast<std::size_t>(count)),
+        engine->feed(id,
+                     tokens.subspan(static_cast<std::size_t>(fed), static_cast<std::size_t>(count)),
                      Rows::all, logits);
       } catch (const Error& error) {
         fail(Verdict::diverge, fmt::format("refused: {}", error.what()));
         return;
       }
       fed += count;
+      compare_answer(logits, false);
       end_step();
     }
   }
@@ -264,8 +262,7 @@ class Auditor final : public OperationWitness {
   void follow_prefix(SequenceId id, int length, int tokens) {
     FollowedSequence& sequence = sequences_[0];
     sequence.id = id;
-    sequence.log =
-        plain_log(std::span(subject_.tokens).first(static_cast<std::size_t>(length)));
+    sequence.log = plain_log(std::span(subject_.tokens).first(static_cast<std::size_t>(length)));
     sequence.held = sequence.log.back().sees;
     measure(sequence, tokens);
     fed_.push_back({0, tokens});
@@ -279,11 +276,10 @@ class Auditor final : public OperationWitness {
     sequence.reference = {};
     if (sequence.log.empty()) return;
     const bool decide = std::holds_alternative<NoiseLimit>(policy_of(sequence));
-    sequence.reference =
-        meter_->measure({.log = sequence.log,
-                         .first = static_cast<int>(sequence.log.size()) - tokens,
-                         .seed = subject_.seed,
-                         .floors = options_.floors || decide});
+    sequence.reference = meter_->measure({.log = sequence.log,
+                                          .first = static_cast<int>(sequence.log.size()) - tokens,
+                                          .seed = subject_.seed,
+                                          .floors = options_.floors || decide});
   }
 
   // Keys that were rotated once more differ by rounding in any arithmetic.
@@ -328,8 +324,7 @@ class Auditor final : public OperationWitness {
     std::vector<ExpectedRow> expected;
     for (const Row& row : rows_) expected.push_back(row.expected);
     int order = 0;
-    for (PlanFinding& found :
-         compare_plans(config_, right_, engine_->plan(), feeds_, expected)) {
+    for (PlanFinding& found : compare_plans(config_, right_, engine_->plan(), feeds_, expected)) {
       findings_.add(Stage::question, order++,
                     {.point = {std::string(found.question), found.layer},
                      .compared = found.compared,
@@ -343,8 +338,7 @@ class Auditor final : public OperationWitness {
     for (int token = 0; token < config_.vocabulary; ++token) {
       int same = 0;
       while (same < tensor.columns &&
-             tensor.at(r, same) ==
-                 static_cast<T>(model_.weights.embedding(token, same)) * scale) {
+             tensor.at(r, same) == static_cast<T>(model_.weights.embedding(token, same)) * scale) {
         ++same;
       }
       if (same == tensor.columns) return token;
@@ -434,8 +428,8 @@ class Auditor final : public OperationWitness {
     const std::span<const int> slots = view_of(engine_->plan(), tensor.layer).of(tensor.row);
     for (int i = 0; i < tensor.rows; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      const SiteLines expected = expected_row(*meter_, sequences_.at(row.handle), tensor.site,
-                                              tensor.layer, seen[at]);
+      const SiteLines expected =
+          expected_row(*meter_, sequences_.at(row.handle), tensor.site, tensor.layer, seen[at]);
       compare_line(tensor, i, row, expected, 0, seen.subspan(at, 1), slots[at]);
     }
   }
@@ -475,8 +469,7 @@ class Auditor final : public OperationWitness {
     if (!options_.trace) return;
     const ComparedLine line = compared(expected, e);
     for (std::size_t c = 0; c < line_.size(); ++c) {
-      options_.trace(step_, tensor.site, tensor.layer,
-                     value_at(line, c, row.handle, index(c)));
+      options_.trace(step_, tensor.site, tensor.layer, value_at(line, c, row.handle, index(c)));
     }
   }
 
@@ -508,6 +501,26 @@ class Auditor final : public OperationWitness {
     const ComparedLine line = compared(expected, e);
     const std::size_t worst = worst_column(line);
     findings_.take(place, policy_of(sequence), line, value_at(line, worst, handle, index(worst)));
+  }
+
+  // What is handed out, row by row: it may be something else than was computed.
+  void compare_answer(const Logits& answer, bool last_row_only) {
+    int next = 0;
+    for (const Fed& fed : fed_) {
+      const FollowedSequence& sequence = sequences_.at(fed.handle);
+      const int rows = static_cast<int>(sequence.log.size());
+      for (int row = rows - (last_row_only ? 1 : fed.tokens); row < rows; ++row, ++next) {
+        if (next >= answer.rows()) {
+          return add_step(fmt::format("{} rows answered, which is too few", answer.rows()));
+        }
+        const std::span<const double> found = answer.row(next);
+        line_.assign(found.begin(), found.end());
+        take_line({.stage = Stage::answer, .site = Site::logits, .layer = -1}, fed.handle, sequence,
+                  *sequence.reference.find(Site::logits, -1, row), 0, [&](std::size_t column) {
+                    return ValueIndex{.row = row, .column = static_cast<int>(column)};
+                  });
+      }
+    }
   }
 
   // ---- What lies in a cache
@@ -591,7 +604,8 @@ class Auditor final : public OperationWitness {
 
   [[nodiscard]] std::string sentence(const Findings::Kept& kept) const {
     const AuditFinding& finding = kept.finding;
-    std::string text = finding.point.layer < 0 ? "" : fmt::format("layer {}, ", finding.point.layer);
+    std::string text =
+        finding.point.layer < 0 ? "" : fmt::format("layer {}, ", finding.point.layer);
     text += finding.point.name;
     if (!finding.wrong.empty() || !finding.worst) return text + ": " + finding.wrong;
     const AuditValue& worst = *finding.worst;
@@ -610,8 +624,8 @@ class Auditor final : public OperationWitness {
   [[nodiscard]] std::string stored_text(const Findings::Kept& kept, const AuditValue& worst) const {
     std::string text = fmt::format(", K/V head {}, slot {}", worst.at.head, kept.slot);
     const auto size = static_cast<std::size_t>(config_.head_size);
-    const double floor = worst.floor.value_or(
-        std::abs(worst.uncached) * double{std::numeric_limits<T>::epsilon()});
+    const double floor =
+        worst.floor.value_or(std::abs(worst.uncached) * double{std::numeric_limits<T>::epsilon()});
     const StrangeRow strange{
         .sequence = worst.sequence,
         .site = *kept.site,

@@ -18,8 +18,8 @@
 namespace kvcheck {
 
 // What is compared: "token", a question of the plan ("position", "slot", "visible rows", "store",
-// "K/V head", "constants", "length"), a site, what lies in a cache after a step ("held rows", "held
-// position", "held key", "held value"), or "step": how a step is carried out.
+// "K/V head", "constants", "length"), a site, the "answer" that the engine gives to a feed, what lies
+// in a cache after a step ("held rows", "held position", "held key", "held value"), or "step": how a step is carried out.
 struct AuditPoint {
   std::string name;
   int layer = -1;  // -1: none, or all
@@ -42,14 +42,14 @@ struct AuditValue {
 struct AuditFinding {
   AuditPoint point;
   Verdict verdict = Verdict::agree;
-  std::int64_t compared = 0;              // numbers
-  std::optional<AuditValue> worst = {};   // by verdict, then ratio or difference
-  std::string wrong = {};                 // what was found and what was expected
+  std::int64_t compared = 0;             // numbers
+  std::optional<AuditValue> worst = {};  // by verdict, then ratio or difference
+  std::string wrong = {};                // what was found and what was expected
 };
 
 struct AuditedStep {
-  int step = 0;      // feed or operation, from 0
-  std::string what;  // the tokens of a feed, or the operation
+  int step = 0;                        // feed or operation, from 0
+  std::string what;                    // the tokens of a feed, or the operation
   std::vector<AuditFinding> findings;  // in the order of dependence
 };
 
@@ -65,25 +65,24 @@ struct FirstDivergence {
 struct AuditSummary {
   int step = 0;
   std::string what;
-  std::optional<AuditPoint> first = {};    // that diverges
+  std::optional<AuditPoint> first = {};   // that diverges
   std::optional<AuditValue> logits = {};  // the worst one
 };
 
 struct AuditResult {
   Verdict verdict = Verdict::gave_up;
   std::optional<FirstDivergence> first = {};
-  AuditedStep shown = {};                // the first step that diverges, else the last one
+  AuditedStep shown = {};  // the first step that diverges, else the last one
   std::vector<AuditSummary> steps = {};
-  std::int64_t compared = 0;             // numbers, in all steps
-  double worst_ratio = 0;                // of all values that agree
+  std::int64_t compared = 0;  // numbers, in all steps
+  double worst_ratio = 0;     // of all values that agree
   AuditPoint worst_ratio_at = {};
-  bool value_set = false;                // the value of AuditOptions::set was met
-  std::string note = {};                 // of a failing engine, or what is wrong besides all values
+  bool value_set = false;  // the value of AuditOptions::set was met
+  std::string note = {};   // of a failing engine, or what is wrong besides all values
 };
 
 // Every value, as it is compared. `step` counts feeds or operations from 0.
-using AuditTrace =
-    std::function<void(int step, Site site, int layer, const AuditValue& value)>;
+using AuditTrace = std::function<void(int step, Site site, int layer, const AuditValue& value)>;
 
 struct AuditOptions {
   bool floors = true;   // also where they decide nothing
@@ -94,8 +93,8 @@ struct AuditOptions {
 
 // Runs the case on a new engine, which must be the built-in one, perhaps with something planted in
 // it: else an Error. In row arithmetic values must agree to the last bit, in matrix arithmetic
-// within the noise floor of their line of a site; the case's own policy counts if it is one of these.
-// Throws Error for a case without a cached path.
+// within the noise floor of their line of a site; the case's own policy counts if it is one of
+// these. Throws Error for a case without a cached path.
 [[nodiscard]] AuditResult audit(const Case& subject, const ModelData& model,
                                 const EngineFactory& factory, const AuditOptions& options = {});
 

@@ -77,6 +77,7 @@ Findings::Kept& Findings::at(const Place& place) {
   Kept& kept = kept_[{place.stage, layer, static_cast<int>(place.site)}];
   if (kept.finding.point.name.empty()) {
     std::string name = text_of(place.site);
+    if (place.stage == Stage::answer) name = "answer";
     if (place.stage == Stage::held_row) name.replace(0, std::string_view("stored").size(), "held");
     kept.finding.point = {std::move(name), place.layer};
     kept.site = place.site;

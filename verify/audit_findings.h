@@ -40,12 +40,13 @@ class Findings {
     AuditFinding finding;
     std::optional<Site> site = {};
     std::vector<double> line = {};  // cached, where the worst value lies
-    std::optional<SeenRow> row = {};  // whose key or value that is, at sites of rows as they are held
+    std::optional<SeenRow> row =
+        {};  // whose key or value that is, at sites of rows as they are held
     int slot = -1;
   };
 
   // ---- Whole numbers. Those of a question that is asked before another one come first.
-  enum class Stage { step, token, question, site, held, held_row };
+  enum class Stage { step, token, question, site, answer, held, held_row };
   void add(Stage stage, int order, AuditFinding finding);
 
   // ---- Values

@@ -276,8 +276,8 @@ std::vector<PlanFinding> compare_plans(const Config& config, const StepPlan& rig
                                        const StepPlan& executed, PlannedFeeds feeds,
                                        std::span<const ExpectedRow> rows) {
   const Plans plans{config, right, executed, feeds, rows};
-  return {compare_positions(plans), compare_slots(plans),     compare_views(plans),
-          compare_stores(plans),    compare_heads(plans),     compare_constants(plans),
+  return {compare_positions(plans), compare_slots(plans), compare_views(plans),
+          compare_stores(plans),    compare_heads(plans), compare_constants(plans),
           compare_lengths(plans)};
 }
 

@@ -16,8 +16,8 @@ namespace kvcheck {
 
 // A row that is fed, as the log has it.
 struct ExpectedRow {
-  int feed;                       // index into the feeds of the step
-  int held;                       // index among the rows that its sequence holds
+  int feed;  // index into the feeds of the step
+  int held;  // index among the rows that its sequence holds
   int position;
   std::span<const SeenRow> sees;  // itself last
 };

@@ -43,9 +43,9 @@ TEST(AuditPlan, the_right_plan_is_right_in_whatever_words) {
   const Step step;
   EXPECT_EQ(step.first_wrong([](StepPlan&) {}), "none");
   EXPECT_EQ(step.first_wrong([](StepPlan& plan) {
-              own_view(plan, 0);
-              own_positions(plan, 1);
-            }),
+    own_view(plan, 0);
+    own_positions(plan, 1);
+  }),
             "none");
 }
 
@@ -63,7 +63,9 @@ TEST(AuditPlan, names_the_question_that_is_answered_wrongly) {
             "slot, 1: row 4: stored nowhere where slot 4 was expected");
   EXPECT_EQ(step.first_wrong([](StepPlan& plan) { plan.write_store[1] = 0; }),
             "store, 1: its rows go to the store of layer 0 where 1 was expected");
-  EXPECT_EQ(step.first_wrong([](StepPlan& plan) { plan.read_store = {1, 0}; }),
+  EXPECT_EQ(step.first_wrong([](StepPlan& plan) {
+    plan.read_store = {1, 0};
+  }),
             "store, -1: reads the store of layer 1 where 0 was expected");
   EXPECT_EQ(step.first_wrong([](StepPlan& plan) { plan.kv_head_of[1] = 1; }),
             "K/V head, -1: query head 1: K/V head 1 where 0 was expected");

@@ -146,8 +146,7 @@ SiteLines expected_row(SiteMeter& meter, const FollowedSequence& sequence, Site 
                        SeenRow row) {
   const SiteLines* const lines = sequence.reference.find(site, layer, row.row);
   require(lines != nullptr, "the oracle computes every row of a log");
-  const bool fed_there =
-      sequence.log[static_cast<std::size_t>(row.row)].position == row.position;
+  const bool fed_there = sequence.log[static_cast<std::size_t>(row.row)].position == row.position;
   if (fed_there || site == Site::cached_value) return *lines;
   SiteLines moved = *lines;
   moved.values = meter.placed(

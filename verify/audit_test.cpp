@@ -154,9 +154,8 @@ TEST(Audit, a_plan_that_cannot_be_executed_breaks_the_engine) {
 
 TEST(Audit, the_wrong_k_v_head_is_an_answer_of_the_plan) {
   const ModelData model = load_model("gen:grouped-heads:1");
-  const EngineFactory tiled = with_plan([](StepPlan& plan) {
-    std::ranges::rotate(plan.kv_head_of, plan.kv_head_of.begin() + 1);
-  });
+  const EngineFactory tiled = with_plan(
+      [](StepPlan& plan) { std::ranges::rotate(plan.kv_head_of, plan.kv_head_of.begin() + 1); });
   EXPECT_THAT(first_of(prefix_case(model, {0, 1}), model, tiled), HasSubstr("2: K/V head: query"));
 }
 
@@ -204,10 +203,11 @@ TEST(Audit, a_key_that_is_not_rotated_stands_at_position_0) {
   const ModelData model = two_window_model();
   const AuditResult result = audit(prefix_case(model, {3, 1, 4, 12, 5}), model, raw);
   ASSERT_TRUE(result.first);
-  EXPECT_EQ(result.first->sentence, "layer 1, position: row 3, key: position 0 where 3 was expected");
+  EXPECT_EQ(result.first->sentence,
+            "layer 1, position: row 3, key: position 0 where 3 was expected");
   // The plan is named first; the values say the same.
-  const auto stored = std::ranges::find(result.shown.findings, AuditPoint{"stored key", 1},
-                                        &AuditFinding::point);
+  const auto stored =
+      std::ranges::find(result.shown.findings, AuditPoint{"stored key", 1}, &AuditFinding::point);
   ASSERT_NE(stored, result.shown.findings.end());
   EXPECT_EQ(stored->verdict, Verdict::diverge);
 }
@@ -219,35 +219,51 @@ TEST(Audit, nan_is_never_agreement) {
   EXPECT_THAT(first_of(put(std::numeric_limits<float>::quiet_NaN())),
               HasSubstr("1: layer 1, attention, query head 0, row 0, column 3: nan where "));
   const ModelData model = two_window_model();
-  const AuditResult result =
-      audit(prefix_case(model, {3, 1}, {}, Arithmetic::matrix), model,
-            put(std::numeric_limits<float>::quiet_NaN()));
+  const AuditResult result = audit(prefix_case(model, {3, 1}, {}, Arithmetic::matrix), model,
+                                   put(std::numeric_limits<float>::quiet_NaN()));
   ASSERT_TRUE(result.first);
   EXPECT_EQ(result.first->point, (AuditPoint{"attention", 1}));
+}
+
+// The engine computes the right logits and hands them out in another order.
+TEST(Audit, an_answer_of_other_rows_is_no_matter_of_any_site) {
+  const auto swapped = planted([](Builtin<float>&, Hooks& hooks) {
+    hooks.feed = [](Engine& inner, std::span<const Feed> feeds, Rows rows, Logits& out) {
+      inner.batch(feeds, rows, out);
+      if (out.rows() < 2) return;
+      std::swap_ranges(out.values.begin(), out.values.begin() + out.vocabulary,
+                       out.values.begin() + out.vocabulary);
+    };
+  });
+  const ModelData model = two_window_model();
+  EXPECT_THAT(first_of(prefix_case(model, {3, 1, 4}, {1, 2}), model, swapped),
+              HasSubstr("2: answer, row "));
+  EXPECT_THAT(first_of("open.feed:0x1.open.batch:0x1-1x1", swapped),
+              HasSubstr("4: answer, sequence "));
 }
 
 // ---- What lies in a cache
 
 TEST(Audit, a_cache_that_changes_between_operations_is_named_before_it_is_read) {
-  EXPECT_EQ(first_of("open.feed:0x5.truncate:0x4.feed:0x1",
-                     after_truncation([](KvCache<float>& cache) {
-                       std::copy_n(cache.key(1, 1), cache.slot_stride(), cache.key(1, 3));
-                     })),
-            "3: layer 1, held key, sequence 0, K/V head 0, slot 3: row 1 where row 3 was expected");
-  EXPECT_EQ(first_of("open.feed:0x5.truncate:0x4.feed:0x1",
-                     after_truncation([](KvCache<float>& cache) {
-                       std::copy_n(cache.key(0, 2), cache.slot_stride(), cache.value(0, 2));
-                     })),
-            "3: layer 0, held value, sequence 0, K/V head 0, slot 2: the key where the value was "
-            "expected");
+  EXPECT_EQ(
+      first_of("open.feed:0x5.truncate:0x4.feed:0x1", after_truncation([](KvCache<float>& cache) {
+                 std::copy_n(cache.key(1, 1), cache.slot_stride(), cache.key(1, 3));
+               })),
+      "3: layer 1, held key, sequence 0, K/V head 0, slot 3: row 1 where row 3 was expected");
+  EXPECT_EQ(
+      first_of("open.feed:0x5.truncate:0x4.feed:0x1", after_truncation([](KvCache<float>& cache) {
+                 std::copy_n(cache.key(0, 2), cache.slot_stride(), cache.value(0, 2));
+               })),
+      "3: layer 0, held value, sequence 0, K/V head 0, slot 2: the key where the value was "
+      "expected");
   EXPECT_EQ(first_of("open.feed:0x5.truncate:0x4.feed:0x1",
                      after_truncation([](KvCache<float>& cache) { cache.set_length(3); })),
             "3: held rows: sequence 0, 3 rows where 4 were expected");
-  EXPECT_EQ(first_of("open.feed:0x5.truncate:0x4.feed:0x1",
-                     after_truncation([](KvCache<float>& cache) {
-                       cache.renumber({0, 1, 2, 2}, 3);
-                     })),
-            "3: held position: sequence 0, row 3: position 2 where 3 was expected");
+  EXPECT_EQ(
+      first_of("open.feed:0x5.truncate:0x4.feed:0x1", after_truncation([](KvCache<float>& cache) {
+                 cache.renumber({0, 1, 2, 2}, 3);
+               })),
+      "3: held position: sequence 0, row 3: position 2 where 3 was expected");
 }
 
 // Rotated back by one position too few.
@@ -260,8 +276,9 @@ TEST(Audit, keys_that_a_shift_moves_too_little_are_named_by_their_position) {
       std::ranges::copy(key, engine.cache(sequence).key(1, from));
     };
   });
-  EXPECT_EQ(first_of("open.feed:0x5.shift:0x1-3.feed:0x1", factory),
-            "3: layer 1, held key, sequence 0, K/V head 0, slot 1: position 3 where 1 was expected");
+  EXPECT_EQ(
+      first_of("open.feed:0x5.shift:0x1-3.feed:0x1", factory),
+      "3: layer 1, held key, sequence 0, K/V head 0, slot 1: position 3 where 1 was expected");
 }
 
 TEST(Audit, rows_of_another_sequence_are_named_as_such) {
@@ -320,8 +337,7 @@ TEST(Audit, the_right_engine_agrees_on_every_corpus_prefix_however_it_is_fed) {
     const ModelData model = load_model(bundled);
     const PrefixTree tree = PrefixTree::of(model.corpus, model.weights.config.context);
     for (const std::vector<int>& sequence : model.corpus) {
-      const int longest =
-          std::min(static_cast<int>(sequence.size()), model.weights.config.context);
+      const int longest = std::min(static_cast<int>(sequence.size()), model.weights.config.context);
       for (int n = 1; n <= longest; ++n) {
         for (const Schedule& schedule : all_schedules(n)) {
           expect_agreement(prefix_case(model, {sequence.begin(), sequence.begin() + n}, schedule),
@@ -383,7 +399,7 @@ TEST(Audit, compares_every_site_and_what_is_held_in_the_order_of_dependence) {
                           "constants", "length", "embedding", "input", "attention norm", "query",
                           "key", "value", "stored key", "stored value", "scores", "probabilities",
                           "attention", "attention output", "attention residual", "mlp norm",
-                          "mlp hidden", "mlp output", "residual", "final norm", "logits",
+                          "mlp hidden", "mlp output", "residual", "final norm", "logits", "answer",
                           "held rows", "held position", "held key", "held value"));
 }
 
@@ -392,7 +408,8 @@ TEST(Audit, compares_every_site_and_what_is_held_in_the_order_of_dependence) {
 TEST(Audit, a_value_that_is_set_changes_what_follows_from_it_and_nothing_before) {
   const ModelData model = two_window_model();
   const Case subject = prefix_case(model, {3, 1, 4, 12});
-  const SetValue set = parse_set_value("layer1.key[row 2][head 0][3]=0.5", model.weights.config, "t");
+  const SetValue set =
+      parse_set_value("layer1.key[row 2][head 0][3]=0.5", model.weights.config, "t");
   const AuditResult result = audit(subject, model, builtin_engine, {.to_end = true, .set = set});
   EXPECT_TRUE(result.value_set);
   ASSERT_TRUE(result.first);
@@ -404,7 +421,7 @@ TEST(Audit, a_value_that_is_set_changes_what_follows_from_it_and_nothing_before)
                          (finding.point.name == "stored key" || finding.point.name == "scores" ||
                           finding.point.name == "residual" || finding.point.name == "held key");
     const bool before = finding.point.layer < 1 && finding.point.name != "final norm" &&
-                        finding.point.name != "logits";
+                        finding.point.name != "logits" && finding.point.name != "answer";
     if (!follows && !before) continue;
     EXPECT_EQ(finding.verdict, follows ? Verdict::diverge : Verdict::agree) << finding.point.name;
   }
@@ -417,9 +434,8 @@ TEST(Audit, scores_and_rows_as_they_are_read_can_be_set_too) {
   const ModelData model = two_window_model();
   const Case subject = prefix_case(model, {3, 1, 4, 12});
   const auto first = [&](std::string_view text) {
-    const AuditResult result =
-        audit(subject, model, builtin_engine,
-              {.set = parse_set_value(text, model.weights.config, "test")});
+    const AuditResult result = audit(subject, model, builtin_engine,
+                                     {.set = parse_set_value(text, model.weights.config, "test")});
     EXPECT_TRUE(result.value_set) << text;
     return result.first ? result.first->sentence : "none";
   };

@@ -20,6 +20,7 @@
 #include "verify/cli_case.h"
 #include "verify/faults.h"
 #include "verify/models.h"
+#include "verify/planted.h"
 #include "verify/replay.h"
 
 namespace kvcheck {
@@ -66,6 +67,7 @@ void apply_options(const AuditArguments& arguments, const ModelData& model, Case
   if (!arguments.scalar.empty()) {
     subject.scalar = choice<ScalarKind>(arguments.scalar, "--scalar");
   }
+  if (!arguments.fault.empty()) subject.fault = arguments.fault;
   if (!arguments.cache_kind.empty()) {
     subject.cache_kind = cache_kind(arguments.cache_kind, "--cache-kind");
   }
@@ -76,31 +78,15 @@ void apply_options(const AuditArguments& arguments, const ModelData& model, Case
   subject.policy = default_policy(model, arithmetic, subject.cache_kind.lossy());
 }
 
-EngineFactory engine_for(const AuditArguments& arguments, const ModelData& model,
-                         const Case& subject, const std::shared_ptr<FaultTrace>& changes) {
-  if (arguments.fault.empty()) return builtin_engine;
-  const FaultVariant variant = parse_fault(arguments.fault, "--fault");
-  const int layer = variant.at.layer.value_or(0);
-  if (!variant.fault->applies(model.weights.config, subject.cache_kind) ||
-      layer >= model.weights.config.layers) {
-    throw bad_input({"--fault", fmt::format("{} on {}", arguments.fault, one_line(model.name)),
-                     fmt::format("a model with {} and cache kind {}", to_text(variant.fault->needs),
-                                 variant.fault->cache),
-                     fmt::format("{} and {}", to_text(features_of(model.weights.config)),
-                                 name(subject.cache_kind))});
-  }
-  return faulty_engine(variant, changes);
-}
-
 // ---- Text
 
 std::string header(const AuditArguments& arguments, const Case& subject, const ModelData& model) {
   std::string text =
       fmt::format("model      {} ({}, {} arithmetic, {} cache)\n", path_text(model.name),
                   name(subject.scalar), name(subject.arithmetic), name(subject.cache_kind));
-  if (!arguments.fault.empty()) {
-    text += fmt::format("fault      {}: {}\n", arguments.fault,
-                        parse_fault(arguments.fault, "--fault").fault->summary);
+  if (!subject.fault.empty()) {
+    text += fmt::format("fault      {}: {}\n", subject.fault,
+                        parse_fault(subject.fault, "case").fault->summary);
   }
   if (!arguments.set.empty()) text += fmt::format("set        {}\n", arguments.set);
   if (!subject.operations.empty()) {
@@ -237,7 +223,8 @@ int run_audit(const AuditArguments& arguments) {
   apply_options(arguments, model, subject);
   require_same_model(subject, model, tokens ? "--tokens" : "case");
   const auto changes = std::make_shared<FaultTrace>();
-  const EngineFactory factory = engine_for(arguments, model, subject, changes);
+  const EngineFactory factory =
+      engine_of(subject, model, changes, arguments.fault.empty() ? "case" : "--fault");
   AuditOptions options{.to_end = true};
   if (!arguments.set.empty()) {
     options.set = parse_set_value(arguments.set, model.weights.config, "--set");
@@ -257,7 +244,7 @@ int run_audit(const AuditArguments& arguments) {
   if (trace) trace->commit();
   std::string text =
       header(arguments, subject, model) + table(result, subject) + steps(result, subject);
-  if (!arguments.fault.empty() && changes->changes() == 0) {
+  if (!subject.fault.empty() && changes->changes() == 0) {
     text += "\nthe fault changed nothing in this case\n";
   }
   print(text + outcome(result, subject));

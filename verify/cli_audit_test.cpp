@@ -9,7 +9,10 @@
 #include <string>
 
 #include "reports/trace_row.h"
+#include "verify/case_text.h"
 #include "verify/cli.h"
+#include "verify/models.h"
+#include "verify/replay.h"
 #include "verify/test_command.h"
 
 namespace kvcheck {
@@ -70,6 +73,22 @@ TEST(CliAudit, a_case_is_audited_as_it_was_found) {
   EXPECT_THAT(result.out, HasSubstr("largest ratio of what agrees: "));
 }
 
+TEST(CliAudit, a_case_of_a_fault_has_it_again) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  Case subject;
+  subject.check = "schedules";
+  subject.model = "chapter8";
+  subject.model_hash = short_hash(load_model("chapter8"));
+  subject.arithmetic = Arithmetic::row;
+  subject.tokens = {0, 2, 4};
+  subject.schedule = {1, 1, 1};
+  subject.fault = "pos-decode-offset:onset1:amount1";
+  const CommandResult result = kvcheck.run_words({"audit", to_token(subject)});
+  EXPECT_EQ(result.exit_code, kExitDiverge) << everything(result);
+  EXPECT_THAT(result.out, HasSubstr("feed 2 (tokens 2): position: row 1: position 2 where 1 was"));
+  EXPECT_THAT(result.out, HasSubstr("\nfault      pos-decode-offset:onset1:amount1: feeds to a"));
+}
+
 TEST(CliAudit, a_value_that_is_set_is_shown_with_what_follows) {
   const TestCommand kvcheck(KVCHECK_BINARY);
   const CommandResult result = audit(kvcheck, {"--set", "layer0.value[row 1][head 0][0]=9"});
@@ -109,7 +128,7 @@ TEST(CliAudit, bad_input_is_one_line) {
               HasSubstr("--arithmetic: bad value, expected one of row, matrix, got both"));
   EXPECT_THAT(refusal({"--fault", "no-such"}), HasSubstr("--fault: unknown fault, expected"));
   EXPECT_THAT(refusal({"--fault", "pos-retained-count"}),
-              HasSubstr("--fault: pos-retained-count on tiny:rotary:1, expected a model with "));
+              HasSubstr("--fault: pos-retained-count on tiny:rotary:1, expected a model with: "));
   EXPECT_THAT(refusal({"--set", "logits[row 0]=1"}),
               HasSubstr("--set: value to set, expected logits[row R][C]=VALUE, got"));
   EXPECT_THAT(refusal({"--set", "logits[row 7][0]=1"}),

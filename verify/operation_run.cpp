@@ -180,7 +180,10 @@ void OperationRunner::take_step(int index, const Operation& operation, const Wat
     step = log_->apply(operation);
     if (witness_ != nullptr) witness_->before({index, operation, step, *log_, sequence_ids()});
     execute(operation, step);
-    if (witness_ != nullptr) witness_->after({index, operation, step, *log_, sequence_ids()});
+    if (witness_ != nullptr) {
+      const Logits* const answer = step.feeds.empty() ? nullptr : &answer_;
+      witness_->after({index, operation, step, *log_, sequence_ids(), answer});
+    }
     carry_peaks(operation, step, before);
     look_at_sequences(operation, step);
     expect_copies(operation, step, before);

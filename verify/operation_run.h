@@ -50,7 +50,8 @@ class OperationWitness {
     const Operation& operation;
     const OperationStep& meaning;
     const TokenLog& log;                    // of what is held after the operation
-    const std::vector<SequenceId>& engine;  // [handle]: the engine's name of it, as far as it has one
+    const std::vector<SequenceId>& engine;  // [handle]: the engine's name, as far as it has one
+    const Logits* answer = nullptr;         // to a feed, after it
   };
   virtual ~OperationWitness() = default;
   virtual void before(const At& at) = 0;

@@ -94,9 +94,9 @@ class Parser {
       int* into;
     };
     int sequence = -1;
-    for (const Index& index : {Index{"sequence ", &sequence}, Index{"row ", &set.at.row},
-                               Index{"key ", &set.at.key}, Index{"head ", &set.at.head},
-                               Index{"", &set.at.column}}) {
+    for (const Index& index :
+         {Index{"sequence ", &sequence}, Index{"row ", &set.at.row}, Index{"key ", &set.at.key},
+          Index{"head ", &set.at.head}, Index{"", &set.at.column}}) {
       if (!take(index.word)) continue;
       if (*index.into >= 0) fail("each index once");
       *index.into = number("a whole number");

@@ -31,9 +31,7 @@ TEST(SetValue, names_one_value_at_each_kind_of_site) {
 }
 
 TEST(SetValue, anything_else_is_refused_with_what_is_expected) {
-  const auto refusal = [](std::string_view text) {
-    return error_of([&] { (void)parse(text); });
-  };
+  const auto refusal = [](std::string_view text) { return error_of([&] { (void)parse(text); }); };
   EXPECT_EQ(refusal("layer1.key[row 2][3]=0.5"),
             "--set: value to set, expected layerL.key[row R][head H][C]=VALUE, got "
             "layer1.key[row 2][3]=0.5");

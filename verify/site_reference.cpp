@@ -37,9 +37,9 @@ class Oracle {
         plain_(model, ops),
         logged_(model, ops) {}
 
-  // Gives `line` every line at every site: line(site, layer, row, line, values). `perturb` is called
-  // on each tensor before, and `store` on keys and values between what is computed and what a cache
-  // holds of it.
+  // Gives `line` every line at every site: line(site, layer, row, line, values). `perturb` is
+  // called on each tensor before, and `store` on keys and values between what is computed and what
+  // a cache holds of it.
   template <typename Perturb, typename Store, typename Line>
   void run(const SiteQuestion& question, Perturb perturb, Store store, Line line) {
     const std::span<const LoggedRow> log = question.log;

@@ -32,8 +32,9 @@ struct SiteLines {
   }
 };
 
-// At the sites of cached keys and values: the row that a cache must hold, as it was fed, [kv_heads *
-// head_size]. Keys there and at their own site are rotated by the position at which they were fed.
+// At the sites of cached keys and values: the row that a cache must hold, as it was fed, [kv_heads
+// * head_size]. Keys there and at their own site are rotated by the position at which they were
+// fed.
 class SiteReference {
  public:
   // Null where there is none.

@@ -21,8 +21,7 @@ namespace {
 
 const std::vector<int> kTokens{3, 1, 4, 12, 5};
 
-std::unique_ptr<SiteMeter> meter_of(const ModelData& model,
-                                    RowFormat format = RowFormat::native) {
+std::unique_ptr<SiteMeter> meter_of(const ModelData& model, RowFormat format = RowFormat::native) {
   return make_site_meter(model.weights, ScalarKind::f32, Arithmetic::row, format);
 }
 
