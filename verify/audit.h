@@ -18,8 +18,9 @@
 namespace kvcheck {
 
 // What is compared: "token", a question of the plan ("position", "slot", "visible rows", "store",
-// "K/V head", "constants", "length"), a site, the "answer" that the engine gives to a feed, what lies
-// in a cache after a step ("held rows", "held position", "held key", "held value"), or "step": how a step is carried out.
+// "K/V head", "constants", "length"), a site, the "answer" that the engine gives to a feed, what
+// lies in a cache after a step ("held rows", "held position", "held key", "held value"), or "step":
+// how a step is carried out.
 struct AuditPoint {
   std::string name;
   int layer = -1;  // -1: none, or all

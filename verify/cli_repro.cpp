@@ -140,11 +140,18 @@ std::string outcome(const CaseResult& result) {
   return text + "\n";
 }
 
-// Cases that a few hundred simulations of are bearable.
+// Cases of which a few hundred simulations are bearable.
 constexpr std::size_t kDiagnosedTokens = 64;
 
-bool short_enough(const Case& subject) {
-  return subject.tokens.size() <= kDiagnosedTokens && subject.operations.size() <= kDiagnosedTokens;
+// What diverges by rounding alone, or under a tolerance that nobody could keep, is explained by no
+// fault.
+bool worth_explaining(const ReproArguments& arguments, const Case& subject,
+                      const Replayed& replayed, const ModelData& model,
+                      const EngineFactory& factory) {
+  const bool diverges = replayed.result.verdict == Verdict::diverge;
+  const bool brief = std::max(subject.tokens.size(), subject.operations.size()) <= kDiagnosedTokens;
+  if (arguments.no_diagnosis || !diverges || !brief) return false;
+  return !replayed.result.note.empty() || !answers_rightly(subject, model, factory);
 }
 
 // Kept among the cases that the tests run, and no longer among the failures of this folder.
@@ -183,14 +190,11 @@ int run_repro(const ReproArguments& arguments) {
   if (!subject.fault.empty() && trace->changes() == 0) {
     text += "\nthe fault changed nothing in this case\n";
   }
-  text += outcome(replayed.result);
-  // What diverges is worth a look for what is known; a long one would take long.
-  const bool wrong = replayed.result.verdict == Verdict::diverge;
-  if (wrong && !arguments.no_diagnosis && short_enough(subject)) {
+  if (worth_explaining(arguments, subject, replayed, model, factory)) {
     print(text);
     text = "\n" + to_text(diagnose(subject, model, factory, {.draw = random_operations}));
   }
-  print(text);
+  print(text + outcome(replayed.result));
   return exit_code(replayed.result.verdict);
 }
 

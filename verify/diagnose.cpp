@@ -204,6 +204,12 @@ Diagnosis diagnose(const Case& subject, const ModelData& model, const EngineFact
   return diagnosis;
 }
 
+bool answers_rightly(const Case& subject, const ModelData& model, const EngineFactory& factory) {
+  const EngineSetup setup{subject.scalar, subject.arithmetic, subject.cache_kind};
+  const Transcript observed = transcript_of(subject, model, setup, factory);
+  return simulated_error(observed, subject, model, builtin_engine) <= kNoiseLimit;
+}
+
 std::string to_text(const Diagnosis& diagnosis) {
   if (diagnosis.right) {
     return fmt::format("the logits of {} cases are right: nothing to explain\n", diagnosis.cases);

@@ -43,6 +43,10 @@ struct DiagnosisOptions {
 [[nodiscard]] Diagnosis diagnose(const Case& subject, const ModelData& model,
                                  const EngineFactory& factory, const DiagnosisOptions& options);
 
+// Whether engines of `factory` answer the case as the built-in one does, but for rounding.
+[[nodiscard]] bool answers_rightly(const Case& subject, const ModelData& model,
+                                   const EngineFactory& factory);
+
 // One line a fault, or that there is none.
 [[nodiscard]] std::string to_text(const Diagnosis& diagnosis);
 

@@ -147,6 +147,7 @@ struct Fault {
   std::variant<PlanFault, SiteFault, VerbFault> change;
   Expected expected = Expected::caught;
   std::string_view reason = {};
+  int rarity = 1;  // times as many random sequences of operations as usual, for it to be met
 
   // Whether the fault can be planted in this model with this kind of cache. A kind must be the very
   // one that the row names, except that flat stands for any that holds whole rows where the fault

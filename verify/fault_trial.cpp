@@ -168,7 +168,8 @@ class Trial {
   void run_operations(TrialCell& cell, const EngineSetup& setup) {
     const Policy policy = default_policy(run_.model, setup.arithmetic, cache_.lossy());
     OperationRunner runner(run_.model, setup, policy, options_.seed, factory_);
-    for (int i = 0; i < options_.sequences && !cell.first; ++i) {
+    const int sequences = options_.sequences * subject_.rarity;
+    for (int i = 0; i < sequences && !cell.first; ++i) {
       Case subject = case_of({&cell, policy}, setup, {}, {});
       subject.operations =
           options_.draw(runner.space(), options_.seed, static_cast<std::uint64_t>(i));
@@ -241,7 +242,8 @@ std::vector<TrialCell> try_fault(const FaultVariant& variant, const ModelRun& ru
                      .trace = trace,
                      .cache = cache,
                      .fault = to_text(variant),
-                     .expected = variant.fault->expected},
+                     .expected = variant.fault->expected,
+                     .rarity = variant.fault->rarity},
                     run, options);
 }
 

@@ -51,6 +51,7 @@ struct TrialSubject {
   CacheKind cache;
   std::string fault = {};  // as its cases name it
   Expected expected = Expected::caught;
+  int rarity = 1;  // times as many sequences of operations
 };
 
 // The checks of a trial, in the order of the cells. All prefixes (or those of random sequences,

@@ -146,7 +146,7 @@ class MatrixRun {
     for (MatrixModel* model : on) {
       const Config& config = data(*model).weights.config;
       bool any = false;
-      for (const FaultVariant& variant : matrix_variants(fault, config.layers)) {
+      for (const FaultVariant& variant : matrix_variants(fault, config)) {
         if (options_.wanted && !options_.wanted(variant)) continue;
         tasks_.push_back({variant, model});
         any = true;
@@ -378,7 +378,7 @@ class MatrixRun {
       FaultReport& fault = report_.faults.back();
       for (const auto& [text, outcome] : variants_) {
         ++fault.variants[static_cast<std::size_t>(rank(outcome))];
-        const std::string wrong = unexpected(fault.fault->expected, outcome);
+        const std::string wrong = unexpected(fault, outcome);
         if (!wrong.empty()) fault.unexpected.push_back(fmt::format("{}: {}", text, wrong));
       }
     }
@@ -387,11 +387,19 @@ class MatrixRun {
     shown_on_ = nullptr;
   }
 
-  [[nodiscard]] std::string unexpected(Expected expected, Outcome outcome) const {
+  // A variant may have nothing to change, in a layer that sees no cached row; a fault must.
+  [[nodiscard]] bool all_inert() const {
+    return std::ranges::all_of(variants_, [](const auto& variant) {
+      return variant.second == Outcome::inert || variant.second == Outcome::not_applicable;
+    });
+  }
+
+  [[nodiscard]] std::string unexpected(const FaultReport& fault, Outcome outcome) const {
+    const Expected expected = fault.fault->expected;
     const bool own = std::ranges::any_of(report_.checks,
                                          [](const CheckReport& check) { return check.check.own; });
     if (!own || outcome == Outcome::not_applicable) return {};
-    if (outcome == Outcome::inert) return "inert on every model";
+    if (outcome == Outcome::inert) return all_inert() ? "inert on every model" : "";
     if (expected == Expected::caught && outcome != Outcome::caught) return "missed by every check";
     if (expected != Expected::caught && outcome == Outcome::caught) {
       return fmt::format("caught, and expected to be {}", name(expected));
@@ -447,11 +455,14 @@ const std::vector<MatrixCheck>& matrix_checks() {
   return kAll;
 }
 
-std::vector<FaultVariant> matrix_variants(const Fault& fault, int layers) {
-  std::vector<FaultVariant> found = variants(fault, layers);
+std::vector<FaultVariant> matrix_variants(const Fault& fault, const Config& config) {
+  std::vector<FaultVariant> found = variants(fault, config.layers);
   std::erase_if(found, [&](const FaultVariant& variant) {
-    const int layer = variant.at.layer.value_or(0);
-    return layer != 0 && layer != layers - 1;
+    if (!variant.at.layer) return false;
+    const int layer = *variant.at.layer;
+    // A query that sees itself alone reads no cached row.
+    const bool reads_nothing = config.windows[static_cast<std::size_t>(layer)] == 1;
+    return reads_nothing || (layer != 0 && layer != config.layers - 1);
   });
   return found;
 }

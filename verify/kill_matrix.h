@@ -29,9 +29,9 @@ struct MatrixCheck {
 // Seed of the smallest models: a fault is always shown on the same one.
 inline constexpr std::uint64_t kTinySeed = 1;
 
-// The variants that are tried on a model of so many layers: of a deep model only those of all
-// layers, the first and the last.
-[[nodiscard]] std::vector<FaultVariant> matrix_variants(const Fault& fault, int layers);
+// The variants that are tried on a model: of a deep one only those of all layers, the first and the
+// last, and none of a layer whose window is its own row.
+[[nodiscard]] std::vector<FaultVariant> matrix_variants(const Fault& fault, const Config& config);
 
 // Random sequences of prefixes on a model that has too many.
 inline constexpr int kMatrixSequences = 4;

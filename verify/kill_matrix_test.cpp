@@ -246,11 +246,16 @@ TEST(KillMatrix, means_nothing_where_the_canary_is_not_seen) {
 }
 
 TEST(KillMatrix, of_deep_models_has_the_first_and_the_last_layer) {
-  const std::vector<FaultVariant> all = matrix_variants(*row("rope-backwards"), 8);
+  Config deep = tiny_decoder({Feature::rotary});
+  deep.layers = 8;
+  deep.windows.assign(8, 0);
+  const std::vector<FaultVariant> all = matrix_variants(*row("rope-backwards"), deep);
   ASSERT_EQ(all.size(), 3U);
   EXPECT_EQ(to_text(all[0]), "rope-backwards");
   EXPECT_EQ(to_text(all[1]), "rope-backwards:layer0");
   EXPECT_EQ(to_text(all[2]), "rope-backwards:layer7");
+  deep.windows[7] = 1;
+  EXPECT_EQ(matrix_variants(*row("rope-backwards"), deep).size(), 2U);
 }
 
 // ---- Nothing planted
