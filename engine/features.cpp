@@ -165,9 +165,15 @@ Model<float> tiny_model(std::string_view name) {
   }
   const Features features = parse_features(rest.substr(0, colon), name);
   if (tiny_name(features, seed) != name) {
-    throw bad_input({"model", "not a small model's name", tiny_name(features, seed), name});
+    throw bad_input(
+        {"model", "not a small model's name", tiny_name(features, seed), one_line(name)});
   }
-  return random_model(tiny_decoder(features), {}, seed);
+  const Config config = tiny_decoder(features);
+  if (!features_of(config).contains(features)) {
+    throw bad_input({"model", "features that no decoder has together", to_text(features_of(config)),
+                     to_text(features)});
+  }
+  return random_model(config, {}, seed);
 }
 
 }  // namespace kvcheck

@@ -27,7 +27,7 @@ TEST(Alarms, are_raised_by_no_engine_without_a_fault) {
   EXPECT_EQ(count.trials, 200);
   EXPECT_EQ(count.alarms, 0) << to_text(count);
   EXPECT_GT(count.cases, 200 * 20);
-  EXPECT_LE(count.gated, (count.cases - count.saturated) / 50);
+  EXPECT_LE(count.gated, (count.by_noise - count.saturated) / 50);
   EXPECT_GT(count.worst_ratio, 0.5);
 }
 

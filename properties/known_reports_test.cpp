@@ -31,6 +31,15 @@ std::vector<Report> reports() {
       {"mlx-vlm 1983", "tiny:rotary:1", "pos-decode-reset:onset1", "3+1", {3}},
       // Where keys are rotated: prefill 3, decode 1.
       {"shainet 110", "tiny:rotary:1", "rope-on-read-again", "3+1", {3}},
+      // A prefill without a causal mask: the last row, which may see all of them, is wrong because
+      // of what the rows below it have stored in the second layer.
+      {"TinyLLM 18", "tiny:rotary:1", "mask-skip-when-cached", "3", {0, 1, 2}},
+      // A window of 3 keys that is one wider in decode: right until the fourth row.
+      {"transformers 26792, mlx-lm 390",
+       "tiny:window:1",
+       "win-off-by-decode:amount1",
+       "1+1+1+1+1",
+       {3, 4}},
       // One key hides much: softmax of one is 1, whatever the score.
       {"aprender 2085", "tiny:head-norm:1", "decode-no-head-norm:onset1", "1+1", {1}},
   };

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 
 #include "properties/operations_gen.h"
@@ -30,9 +31,11 @@ TEST_P(Floors, fall_from_the_noise_of_single_precision_to_the_last_bit) {
   const ModelData model = load_model(GetParam());
   const PrefixChoice some{.kind = PrefixChoice::Kind::random};
   const ModelRun run{model, sources_of(model, some, {1, 0, kRandomSequences}), {}};
-  const auto floors = detection_floors(
-      run, {.draw = random_operations,
-            .checks = std::vector<std::string_view>{"exact", "noise", "noise-f64"}});
+  const std::atomic<bool> stop{false};
+  const TrialOptions options{
+      .draw = random_operations,
+      .checks = std::vector<std::string_view>{"exact", "noise", "noise-f64"}};
+  const auto floors = detection_floors(run, options, stop);
   EXPECT_EQ(floors.size(), disturbances().size() * trial_checks().size());
   for (const Fault& disturbance : disturbances()) {
     if (!disturbance.applies(model.weights.config, {})) continue;

@@ -43,7 +43,7 @@ Json fault_json(const FaultReport& fault) {
 }  // namespace
 
 std::string faults_json(const MatrixReport& report) {
-  Json json{{"verdict", name(report.as_expected() ? Verdict::agree : Verdict::diverge)},
+  Json json{{"verdict", name(report.verdict())},
             {"interrupted", report.interrupted},
             {"rows", report.rows},
             {"models", report.models},

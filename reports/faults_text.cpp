@@ -57,7 +57,10 @@ std::string as_expected(const FaultReport& fault) {
 }
 
 std::string smallest_text(const FaultReport& fault) {
-  if (!fault.smallest) return std::string(name(fault.fault->expected));
+  if (!fault.smallest) {
+    return fault.fault->expected == Expected::caught ? "-"
+                                                     : std::string(name(fault.fault->expected));
+  }
   const Case& subject = fault.smallest->subject;
   if (!subject.operations.empty()) return cut(to_text(subject.operations), kSmallestMax);
   const std::string tokens = join_tokens(subject.tokens);

@@ -26,7 +26,9 @@ struct AlarmCount {
   std::int64_t trials = 0;  // a random model with a random sequence of tokens and one of operations
   std::int64_t alarms = 0;  // trials of which some case did not agree
   std::int64_t cases = 0;   // in both arithmetics
-  // Cases too ill-conditioned for single precision, in the family that is made so and in others.
+  std::int64_t by_noise = 0;  // of these, judged in units of the noise floor
+  // Of those, in the family that is made ill-conditioned; and how many there and elsewhere single
+  // precision could not decide.
   std::int64_t saturated = 0;
   std::int64_t saturated_gated = 0;
   std::int64_t gated = 0;

@@ -209,6 +209,20 @@ std::string outcome(const AuditResult& result, const Case& subject) {
                             grouped(result.compared), result.steps.size());
 }
 
+// Nothing that is there is overwritten, whatever it is.
+void require_new_file(const std::string& path) {
+  std::error_code unknown;
+  if (std::filesystem::exists(std::filesystem::symlink_status(path, unknown))) {
+    throw bad_input({"--trace", "output", "a new file", one_line(path)});
+  }
+}
+
+// An audit feeds one sequence by a schedule, or carries operations out. Siblings beside a prefix,
+// and the roll backs and refusals of the accounting, are not in it.
+bool feeds_as_its_check(const Case& subject) {
+  return !subject.siblings && subject.check != "accounting";
+}
+
 }  // namespace
 
 int run_audit(const AuditArguments& arguments) {
@@ -216,11 +230,18 @@ int run_audit(const AuditArguments& arguments) {
   if (!tokens && !arguments.schedule.empty()) {
     throw bad_input({"--schedule", "without tokens", "--tokens", arguments.schedule});
   }
+  if (tokens && !arguments.model.empty()) {
+    throw bad_input(
+        {"--model", "with --tokens", "the model as SUBJECT", one_line(arguments.model)});
+  }
   Case subject = tokens ? Case{} : read_case(arguments.subject);
   const std::string& named = tokens ? arguments.subject : subject.model;
   const ModelData model = load_model(arguments.model.empty() ? named : arguments.model);
   if (tokens) subject = case_of_tokens(arguments, model);
   apply_options(arguments, model, subject);
+  if (subject.siblings && subject.schedule.empty()) {
+    subject.schedule = decode_schedule(static_cast<int>(subject.tokens.size()));
+  }
   require_same_model(subject, model, tokens ? "--tokens" : "case");
   const auto changes = std::make_shared<FaultTrace>();
   const EngineFactory factory =
@@ -231,12 +252,17 @@ int run_audit(const AuditArguments& arguments) {
   }
   std::optional<TraceWriter> trace;
   if (!arguments.trace.empty()) {
+    require_new_file(arguments.trace);
     trace.emplace(std::filesystem::path(arguments.trace));
     options.trace = [&](int step, Site site, int layer, const AuditValue& value) {
       trace->add(trace_row(step, site, layer, value));
     };
   }
-  const AuditResult result = audit(subject, model, factory, options);
+  AuditResult result = audit(subject, model, factory, options);
+  if (result.verdict == Verdict::agree && !feeds_as_its_check(subject)) {
+    result.verdict = Verdict::gave_up;
+    result.note = "the check of this case feeds otherwise than by its schedule: kvcheck repro does";
+  }
   if (options.set && !result.value_set) {
     throw bad_input({"--set", "no such value in this run",
                      "a row that is fed, and a key that it sees", arguments.set});

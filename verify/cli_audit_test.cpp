@@ -135,6 +135,11 @@ TEST(CliAudit, bad_input_is_one_line) {
               HasSubstr("--set: no such value in this run, expected a row that is fed, and a key "
                         "that it sees, got logits[row 7][0]=1"));
   EXPECT_THAT(refusal({}, "0 999"), HasSubstr("--tokens"));
+  write_bytes(kvcheck / "there.csv", "mine");
+  EXPECT_EQ(refusal({"--trace", "there.csv"}), "--trace: output, expected a new file, got there.csv");
+  EXPECT_EQ(read_bytes(kvcheck / "there.csv"), "mine");
+  EXPECT_EQ(refusal({"--model", "chapter8"}),
+            "--model: with --tokens, expected the model as SUBJECT, got chapter8");
   EXPECT_THAT(refusal({"--trace", "no/such/folder/x.csv"}), HasSubstr("no/such/folder"));
   EXPECT_THAT(complaint(kvcheck.run("audit gen:plain:1")), Not(HasSubstr("acted otherwise")));
   EXPECT_THAT(complaint(kvcheck.run_words({"audit", "kv1:x", "--schedule", "1"})),

@@ -6,6 +6,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <deque>
 #include <filesystem>
@@ -31,6 +32,8 @@ namespace {
 
 // Layers of the smallest models.
 constexpr int kTinyLayers = 2;
+// A name may be of a layer that only deeper models have.
+constexpr int kNamedLayers = 256;
 
 // Tells of progress and writes rows down.
 class MatrixRecorder final : public MatrixListener {
@@ -51,7 +54,7 @@ class MatrixRecorder final : public MatrixListener {
 std::vector<const Fault*> named_faults(const std::string& pattern) {
   std::vector<const Fault*> found;
   for (const Fault& fault : faults()) {
-    const std::vector<FaultVariant> all = variants(fault, kTinyLayers);
+    const std::vector<FaultVariant> all = variants(fault, kNamedLayers);
     const bool named =
         pattern.empty() || std::ranges::any_of(all, [&](const FaultVariant& variant) {
           return names_fault(pattern, variant);
@@ -64,6 +67,15 @@ std::vector<const Fault*> named_faults(const std::string& pattern) {
 }
 
 // ---- Instead of the matrix
+
+// Of the faults that a check shows, the diagnosis must name so many.
+constexpr double kNamedShare = 0.95;
+
+// What was shown is of what came before.
+int interrupted() {
+  print("interrupted: what was not tried by then is counted as not seen\n");
+  return kExitGaveUp;
+}
 
 int show_score(const FaultsArguments& arguments) {
   ScoreOptions options{.model = arguments.model,
@@ -79,9 +91,15 @@ int show_score(const FaultsArguments& arguments) {
   }
   const auto scores = score_diagnosis(options, stop_requested());
   print(to_text(scores));
-  if (stop_requested().load()) return kExitGaveUp;
-  const bool any = std::ranges::any_of(scores, [](const auto& score) { return score.caught > 0; });
-  return any ? kExitAgree : kExitGaveUp;
+  if (stop_requested().load()) return interrupted();
+  int caught = 0;
+  int named = 0;
+  for (const DiagnosisScore& score : scores) {
+    caught += score.caught;
+    named += score.named;
+  }
+  if (caught == 0) return kExitGaveUp;
+  return named >= kNamedShare * caught ? kExitAgree : kExitDiverge;
 }
 
 int show_severity(const FaultsArguments& arguments) {
@@ -91,11 +109,11 @@ int show_severity(const FaultsArguments& arguments) {
   for (const std::string& name : names) {
     const ModelData model = load_model(name);
     const ModelRun run{model, matrix_sources(model, arguments.seed), {}};
-    print(fmt::format(
-        "{}\n{}\n", one_line(name),
-        to_text(detection_floors(run, {.seed = arguments.seed, .draw = random_operations}))));
+    const auto floors = detection_floors(run, {.seed = arguments.seed, .draw = random_operations},
+                                         stop_requested());
+    print(fmt::format("{}\n{}\n", one_line(name), to_text(floors)));
   }
-  return kExitAgree;
+  return stop_requested().load() ? interrupted() : kExitAgree;
 }
 
 int show_alarms(const FaultsArguments& arguments) {
@@ -107,6 +125,40 @@ int show_alarms(const FaultsArguments& arguments) {
   print(to_text(count));
   if (count.alarms > 0) return kExitDiverge;
   return stop_requested().load() ? kExitGaveUp : kExitAgree;
+}
+
+// What is asked for instead of the matrix, and which options mean nothing to it.
+struct Mode {
+  std::string_view option;
+  bool asked;
+  bool of_model;
+  bool of_faults;
+};
+
+// An option that would be ignored is refused.
+void require_one_mode(const FaultsArguments& arguments) {
+  const std::array modes{Mode{"--list", arguments.list, false, true},
+                         Mode{"--explain", !arguments.explain.empty(), false, false},
+                         Mode{"--diagnosis", arguments.score, true, true},
+                         Mode{"--severity", arguments.severity, true, false},
+                         Mode{"--alarms", arguments.alarms.has_value(), false, false}};
+  const Mode* mode = nullptr;
+  for (const Mode& next : modes) {
+    if (!next.asked) continue;
+    if (mode != nullptr) {
+      throw bad_input({next.option, "with another one of its kind", "one of them", mode->option});
+    }
+    mode = &next;
+  }
+  if (mode == nullptr) return;
+  const auto refuse = [&](std::string_view option, bool known, bool given) {
+    if (given && !known)
+      throw bad_input({mode->option, "with an option of others", "none", option});
+  };
+  refuse("MODEL", mode->of_model, !arguments.model.empty());
+  refuse("--fault", mode->of_faults, !arguments.fault.empty());
+  refuse("--checks", false, !arguments.checks.empty());
+  refuse("--out", false, !arguments.out.empty());
 }
 
 int explain(const std::string& id) {
@@ -152,8 +204,9 @@ std::string last_line(const MatrixReport& report, double seconds) {
     for (const std::int64_t of_outcome : fault.variants) variants += of_outcome;
     unexpected += fault.unexpected.size();
   }
-  const std::string verdict =
-      unexpected == 0 ? "all as expected" : fmt::format("{} not as expected", unexpected);
+  const std::string verdict = !report.judged()  ? "not judged"
+                              : unexpected == 0 ? "all as expected"
+                                                : fmt::format("{} not as expected", unexpected);
   return fmt::format("verdict: {}{} ({} faults in {} variants, {} checks, {} models in {:.2f} s)\n",
                      verdict, report.interrupted ? ", interrupted" : "", report.faults.size(),
                      variants, report.checks.size(), report.models, seconds);
@@ -192,6 +245,7 @@ std::vector<std::string_view> checks_of_list(std::string_view list) {
 
 int run_faults(const FaultsArguments& arguments, const std::vector<std::string>& command) {
   const auto start = std::chrono::steady_clock::now();
+  require_one_mode(arguments);
   if (!arguments.explain.empty()) return explain(arguments.explain);
   const std::vector<const Fault*> named = named_faults(arguments.fault);
   MatrixOptions options;
@@ -230,8 +284,10 @@ int run_faults(const FaultsArguments& arguments, const std::vector<std::string>&
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   print(matrix_table(report) + "\n" + totals_table(report) + unexpected_text(report) +
         fmt::format("files: {}\n", path_text(folder)) + last_line(report, seconds));
-  if (!report.as_expected()) return kExitDiverge;
-  return report.interrupted || report.rows == 0 ? kExitGaveUp : kExitAgree;
+  const Verdict verdict = report.verdict();
+  return verdict == Verdict::agree     ? kExitAgree
+         : verdict == Verdict::diverge ? kExitDiverge
+                                       : kExitGaveUp;
 }
 
 }  // namespace kvcheck

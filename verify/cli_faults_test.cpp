@@ -84,7 +84,30 @@ TEST(CliFaults, replicas_alone_decide_nothing) {
   const TestCommand kvcheck(KVCHECK_BINARY);
   const CommandResult blind =
       kvcheck.run("faults chapter8 --fault pos-decode-reset --checks shapes --out run");
-  EXPECT_EQ(blind.exit_code, kExitAgree) << everything(blind);
+  EXPECT_EQ(blind.exit_code, kExitGaveUp) << everything(blind);
+  EXPECT_THAT(blind.out, HasSubstr("verdict: not judged"));
+}
+
+TEST(CliFaults, take_no_option_that_they_would_ignore) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  EXPECT_EQ(complaint(kvcheck.run("faults --list --severity")),
+            "--severity: with another one of its kind, expected one of them, got --list");
+  EXPECT_EQ(complaint(kvcheck.run("faults chapter8 --alarms 2")),
+            "--alarms: with an option of others, expected none, got MODEL");
+  EXPECT_EQ(complaint(kvcheck.run("faults --alarms 2 --checks noise")),
+            "--alarms: with an option of others, expected none, got --checks");
+  EXPECT_EQ(complaint(kvcheck.run("faults --severity --fault pos-*")),
+            "--severity: with an option of others, expected none, got --fault");
+}
+
+TEST(CliFaults, count_alarms_and_score_the_diagnosis) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const CommandResult alarms = kvcheck.run("faults --alarms 8");
+  EXPECT_EQ(alarms.exit_code, kExitAgree) << everything(alarms);
+  EXPECT_THAT(alarms.out, HasSubstr("0 of 8 random models and sequences raise an alarm"));
+  const CommandResult score = kvcheck.run("faults --diagnosis --fault pos-multi-constant");
+  EXPECT_EQ(score.exit_code, kExitAgree) << everything(score);
+  EXPECT_THAT(score.out, HasSubstr("named: 1 of 1 (100.0 %), 1 of them as the only explanation"));
 }
 
 TEST(CliFaults, mean_nothing_on_a_model_that_fails_without) {

@@ -79,7 +79,8 @@ double error_of(const Transcript& observed, const Transcript& wide, const Transc
     const double difference = apart(observed.rows[i].logits, row);
     if (difference == 0) continue;
     const double floor = share * apart(narrow.rows[i].logits, row) + epsilon(scalar) * largest(row);
-    const double ratio = difference / floor;
+    // A fault that shows no finite rounding of its own explains nothing by it.
+    const double ratio = std::isfinite(floor) ? difference / floor : kInfinity;
     error = std::max(error, std::isnan(ratio) ? kInfinity : ratio);
   }
   return error;

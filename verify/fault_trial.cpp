@@ -150,6 +150,11 @@ class Trial {
   }
 
   void add_broken(const Judged& by, const ProbeFailure& failure, const EngineSetup& setup) {
+    constexpr std::array<std::string_view, 4> kOfLogits{"exact", "contract", "noise", "noise-f64"};
+    if (std::ranges::find(kOfLogits, by.cell->check) != kOfLogits.end()) {
+      by.cell->crashed = true;
+      return;
+    }
     add(*by.cell, case_of(by, setup, failure.tokens, failure.schedule),
         {.verdict = Verdict::broken, .mark = Mark::crash, .note = failure.what});
   }
@@ -202,6 +207,8 @@ class Trial {
   void settle(TrialCell& cell, std::int64_t before) {
     if (cell.first) {
       cell.outcome = Outcome::caught;
+    } else if (cell.crashed) {
+      cell.outcome = Outcome::not_applicable;
     } else if (cell.outcome != Outcome::missed) {
       const bool equivalent = subject_.expected == Expected::equivalent;
       cell.outcome = subject_.trace->changes() == before ? Outcome::inert

@@ -33,12 +33,15 @@ struct TrialCell {
   std::optional<CaseRecord> first = {};
   double max_abs_difference = 0;         // over all cases of the check that were run
   std::optional<double> max_ratio = {};  // likewise
+  // The engine failed: for a check that judges logits by a policy of its own, that is no statement.
+  bool crashed = false;
 };
 
 struct TrialOptions {
   std::uint64_t seed = 1;
   int sequences = 64;  // random sequences of operations, in each arithmetic
-  std::function<Operations(const OperationSpace&, std::uint64_t seed, std::uint64_t number)> draw;
+  std::function<Operations(const OperationSpace&, std::uint64_t seed, std::uint64_t number)> draw =
+      {};
   // Ids of trial_checks() that are run; none: all.
   std::optional<std::vector<std::string_view>> checks = {};
   SharedOracle* oracle = nullptr;  // of the model; null: every engine is measured anew

@@ -240,8 +240,8 @@ void plant_alias(const auto& planting) {
     for (const Feed& feed : feeds) {
       const auto original = originals->find(feed.sequence);
       if (original == originals->end()) continue;
-      inner.feed(original->second, feed.tokens, Rows::last, unwanted);
       trace->changed();
+      inner.feed(original->second, feed.tokens, Rows::last, unwanted);
     }
   };
 }

@@ -323,7 +323,6 @@ class MatrixRun {
   void take(const MatrixRow& row) {
     FaultReport& fault = report_of(*row.variant.fault);
     Outcome own = Outcome::not_applicable;
-    bool alarm = false;  // of an equivalent one
     for (std::size_t c = 0; c < row.cells.size(); ++c) {
       const TrialCell& cell = row.cells[c];
       CheckReport& check = report_.checks[c];
@@ -331,7 +330,6 @@ class MatrixRun {
       fault.checks[c] = best(fault.checks[c], cell.outcome);
       if (!check.check.own) continue;
       own = best(own, cell.outcome);
-      alarm = alarm || cell.outcome == Outcome::caught;
       if (cell.outcome == Outcome::caught) {
         fault.max_abs_difference = std::max(fault.max_abs_difference, cell.max_abs_difference);
       }
@@ -472,6 +470,16 @@ std::optional<double> CheckReport::kill_rate() const {
   const std::int64_t could = caught + cells[static_cast<std::size_t>(Outcome::missed)];
   if (could == 0) return {};
   return static_cast<double>(caught) / static_cast<double>(could);
+}
+
+bool MatrixReport::judged() const {
+  return rows > 0 &&
+         std::ranges::any_of(checks, [](const CheckReport& of) { return of.check.own; });
+}
+
+Verdict MatrixReport::verdict() const {
+  if (interrupted || !judged()) return Verdict::gave_up;
+  return as_expected() ? Verdict::agree : Verdict::diverge;
 }
 
 bool MatrixReport::as_expected() const {

@@ -102,6 +102,11 @@ struct MatrixReport {
 
   // Whether all is as the table expects.
   [[nodiscard]] bool as_expected() const;
+  // Whether any check of kvcheck's own was run on a fault: replicas decide nothing.
+  [[nodiscard]] bool judged() const;
+  // diverge where something is not as expected; gave-up for a run that ended early or judged
+  // nothing.
+  [[nodiscard]] Verdict verdict() const;
 };
 
 // Told of everything as it happens, from one thread at a time.

@@ -123,7 +123,8 @@ std::string cell_text(const DetectionFloor& floor) {
 
 std::span<const Fault> disturbances() { return kDisturbances; }
 
-std::vector<DetectionFloor> detection_floors(const ModelRun& run, const TrialOptions& options) {
+std::vector<DetectionFloor> detection_floors(const ModelRun& run, const TrialOptions& options,
+                                             const std::atomic<bool>& stop) {
   std::vector<DetectionFloor> floors;
   for (const Fault& disturbance : kDisturbances) {
     const std::size_t first = floors.size();
@@ -132,7 +133,7 @@ std::vector<DetectionFloor> detection_floors(const ModelRun& run, const TrialOpt
     }
     // From the largest size down: once a check has missed one, smaller ones do not count.
     std::vector<bool> seeing(trial_checks().size(), true);
-    for (int power = 0; power >= kSmallestDisturbance; --power) {
+    for (int power = 0; power >= kSmallestDisturbance && !stop.load(); --power) {
       const std::vector<TrialCell> cells =
           try_fault({&disturbance, {.amount = power}}, run, options);
       for (const TrialCell& cell : cells) {

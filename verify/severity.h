@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,8 +30,10 @@ struct DetectionFloor {
 };
 
 // One for each disturbance and check of trial_checks().
+// `stop` ends the sweep early: what was not tried counts as not seen.
 [[nodiscard]] std::vector<DetectionFloor> detection_floors(const ModelRun& run,
-                                                           const TrialOptions& options);
+                                                           const TrialOptions& options,
+                                                           const std::atomic<bool>& stop);
 
 // A line for each disturbance, a column for each check: 1e-5 and the like, "-" where a check cannot
 // be run, "none" where it sees nothing.

@@ -353,10 +353,13 @@ Signature signature_of(Engine& engine) {
 }
 
 bool looks_right(const Signature& signature) {
-  return std::ranges::all_of(signature, [](const Evidence& evidence) {
-    return evidence.answer == "none" || evidence.answer == "right" ||
-           evidence.answer == "unsupported" || evidence.answer == "refused";
+  const bool answered = std::ranges::any_of(signature, [](const Evidence& evidence) {
+    return evidence.answer == "none" || evidence.answer == "right";
   });
+  return answered && std::ranges::all_of(signature, [](const Evidence& evidence) {
+           return evidence.answer == "none" || evidence.answer == "right" ||
+                  evidence.answer == "unsupported" || evidence.answer == "refused";
+         });
 }
 
 std::vector<Resemblance> resemblances(const Signature& signature) {
