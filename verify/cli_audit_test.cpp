@@ -136,7 +136,8 @@ TEST(CliAudit, bad_input_is_one_line) {
                         "that it sees, got logits[row 7][0]=1"));
   EXPECT_THAT(refusal({}, "0 999"), HasSubstr("--tokens"));
   write_bytes(kvcheck / "there.csv", "mine");
-  EXPECT_EQ(refusal({"--trace", "there.csv"}), "--trace: output, expected a new file, got there.csv");
+  EXPECT_EQ(refusal({"--trace", "there.csv"}),
+            "--trace: output, expected a new file, got there.csv");
   EXPECT_EQ(read_bytes(kvcheck / "there.csv"), "mine");
   EXPECT_EQ(refusal({"--model", "chapter8"}),
             "--model: with --tokens, expected the model as SUBJECT, got chapter8");
@@ -144,7 +145,7 @@ TEST(CliAudit, bad_input_is_one_line) {
   EXPECT_THAT(complaint(kvcheck.run("audit gen:plain:1")), Not(HasSubstr("acted otherwise")));
   EXPECT_THAT(complaint(kvcheck.run_words({"audit", "kv1:x", "--schedule", "1"})),
               HasSubstr("--schedule: without tokens, expected --tokens, got 1"));
-  EXPECT_THAT(files_in(kvcheck / "."), testing::IsEmpty());
+  EXPECT_EQ(files_in(kvcheck / "."), std::vector<std::string>{"there.csv"});
 }
 
 }  // namespace
