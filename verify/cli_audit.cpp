@@ -209,6 +209,14 @@ std::string outcome(const AuditResult& result, const Case& subject) {
                             grouped(result.compared), result.steps.size());
 }
 
+bool feeds_something(const Case& subject) {
+  return subject.operations.empty() ||
+         std::ranges::any_of(subject.operations, [](const Operation& operation) {
+           return operation.verb == Verb::feed || operation.verb == Verb::prompt ||
+                  operation.verb == Verb::batch;
+         });
+}
+
 // Nothing that is there is overwritten, whatever it is.
 void require_new_file(const std::string& path) {
   std::error_code unknown;
@@ -250,6 +258,7 @@ int run_audit(const AuditArguments& arguments) {
   if (!arguments.set.empty()) {
     options.set = parse_set_value(arguments.set, model.weights.config, "--set");
   }
+  const bool asked = feeds_something(subject);
   std::optional<TraceWriter> trace;
   if (!arguments.trace.empty()) {
     require_new_file(arguments.trace);
@@ -266,6 +275,10 @@ int run_audit(const AuditArguments& arguments) {
   if (options.set && !result.value_set) {
     throw bad_input({"--set", "no such value in this run",
                      "a row that is fed, and a key that it sees", arguments.set});
+  }
+  if (result.verdict == Verdict::agree && !asked) {
+    result.verdict = Verdict::gave_up;
+    result.note = "no row of logits was compared";
   }
   if (trace) trace->commit();
   std::string text =

@@ -99,6 +99,20 @@ TEST(CliAudit, a_value_that_is_set_is_shown_with_what_follows) {
   EXPECT_THAT(result.out, ContainsRegex("feed +3  tokens 2 +layer 0, stored value; logits differ"));
 }
 
+TEST(CliAudit, of_operations_that_feed_nothing_gives_up) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const ModelData model = load_model("tiny:rotary:1");
+  const Case subject{.check = std::string(kOperationsCheck),
+                     .model = model.name,
+                     .model_hash = short_hash(model),
+                     .arithmetic = Arithmetic::row,
+                     .tokens = {},
+                     .schedule = {},
+                     .operations = parse_operations("open.open", "test")};
+  const CommandResult result = kvcheck.run_words({"audit", to_token(subject)});
+  EXPECT_EQ(result.exit_code, kExitGaveUp) << everything(result);
+}
+
 TEST(CliAudit, the_trace_is_a_file_of_every_value) {
   const TestCommand kvcheck(KVCHECK_BINARY);
   const CommandResult result =
