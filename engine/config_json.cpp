@@ -44,6 +44,7 @@ void visit_fields(Visit&& visit) {
   visit("rotary_base", &Config::rotary_base, optional);
   visit("rotary_base_windowed", &Config::rotary_base_windowed, rare);
   visit("rotary_dimensions", &Config::rotary_dimensions, rare);
+  visit("rotary_divisors", &Config::rotary_divisors, rare);
   visit("mlp", &Config::mlp, required);
   visit("qkv_bias", &Config::qkv_bias, optional);
   visit("attention_output_bias", &Config::attention_output_bias, optional);
@@ -51,6 +52,8 @@ void visit_fields(Visit&& visit) {
   visit("output", &Config::output, required);
   visit("windows", &Config::windows, optional);
   visit("head_norm", &Config::head_norm, rare);
+  visit("post_norms", &Config::post_norms, rare);
+  visit("score_size", &Config::score_size, rare);
   visit("attention_cap", &Config::attention_cap, rare);
   visit("logit_cap", &Config::logit_cap, rare);
   visit("embedding_scale", &Config::embedding_scale, rare);
@@ -63,7 +66,7 @@ constexpr auto choices(Positions) {
 constexpr auto choices(RotaryPairs) {
   return std::array{RotaryPairs::interleaved, RotaryPairs::halves};
 }
-constexpr auto choices(Mlp) { return std::array{Mlp::gelu_tanh, Mlp::swiglu}; }
+constexpr auto choices(Mlp) { return std::array{Mlp::gelu_tanh, Mlp::swiglu, Mlp::geglu}; }
 constexpr auto choices(Output) { return std::array{Output::tied, Output::separate}; }
 
 template <typename Choice>

@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <numbers>
+#include <utility>
 
 #include "engine/echo.h"
 #include "engine/error.h"
@@ -26,7 +28,9 @@ constexpr unsigned kLlama = 2;
 constexpr unsigned kMistral = 4;
 constexpr unsigned kQwen2 = 8;
 constexpr unsigned kQwen3 = 16;
-constexpr unsigned kRotary = kLlama | kMistral | kQwen2 | kQwen3;  // all but GPT-2
+constexpr unsigned kGemma2 = 32;
+constexpr unsigned kSilu = kLlama | kMistral | kQwen2 | kQwen3;
+constexpr unsigned kRotary = kSilu | kGemma2;  // all but GPT-2
 constexpr unsigned kAll = kGpt2 | kRotary;
 
 enum class Use : std::uint8_t { understood, no_effect, only };
@@ -45,6 +49,7 @@ constexpr std::array kKeys{
     KeyRule{"architectures", kMistral, Use::only, R"(["MistralForCausalLM"] or ["MistralModel"])"},
     KeyRule{"architectures", kQwen2, Use::only, R"(["Qwen2ForCausalLM"] or ["Qwen2Model"])"},
     KeyRule{"architectures", kQwen3, Use::only, R"(["Qwen3ForCausalLM"] or ["Qwen3Model"])"},
+    KeyRule{"architectures", kGemma2, Use::only, R"(["Gemma2ForCausalLM"] or ["Gemma2Model"])"},
     KeyRule{"vocab_size", kAll, Use::understood},
     KeyRule{"tie_word_embeddings", kAll, Use::understood},
     // Of the decoders with rotary positions.
@@ -60,17 +65,26 @@ constexpr std::array kKeys{
     KeyRule{"rope_scaling", kRotary, Use::understood},
     KeyRule{"rope_parameters", kRotary, Use::understood},
     KeyRule{"partial_rotary_factor", kRotary, Use::only, "1.0 or 1 or null"},
-    KeyRule{"hidden_act", kLlama | kMistral | kQwen2 | kQwen3, Use::only, R"("silu")"},
-    KeyRule{"attention_bias", kLlama | kQwen3, Use::understood},
+    KeyRule{"hidden_act", kSilu, Use::only, R"("silu")"},
+    KeyRule{"hidden_act", kGemma2, Use::no_effect},  // hidden_activation counts
+    KeyRule{"attention_bias", kLlama | kQwen3 | kGemma2, Use::understood},
     KeyRule{"attention_bias", kMistral | kQwen2, Use::only, "false"},
     KeyRule{"mlp_bias", kLlama, Use::understood},
-    KeyRule{"mlp_bias", kMistral | kQwen2 | kQwen3, Use::only, "false"},
+    KeyRule{"mlp_bias", kMistral | kQwen2 | kQwen3 | kGemma2, Use::only, "false"},
     KeyRule{"pretraining_tp", kLlama | kMistral, Use::no_effect},  // products in slices
-    KeyRule{"sliding_window", kMistral | kQwen2 | kQwen3, Use::understood},
+    KeyRule{"sliding_window", kMistral | kQwen2 | kQwen3 | kGemma2, Use::understood},
     KeyRule{"sliding_window", kLlama, Use::only, "null"},
     KeyRule{"use_sliding_window", kQwen2 | kQwen3, Use::understood},
     KeyRule{"max_window_layers", kQwen2 | kQwen3, Use::understood},
-    KeyRule{"layer_types", kQwen2 | kQwen3, Use::understood},
+    KeyRule{"layer_types", kQwen2 | kQwen3 | kGemma2, Use::understood},
+    // Of Gemma 2.
+    KeyRule{"hidden_activation", kGemma2, Use::only, R"("gelu_pytorch_tanh")"},
+    KeyRule{"query_pre_attn_scalar", kGemma2, Use::understood},
+    KeyRule{"attn_logit_softcapping", kGemma2, Use::understood},
+    KeyRule{"final_logit_softcapping", kGemma2, Use::understood},
+    KeyRule{"use_bidirectional_attention", kGemma2, Use::only, "false or null"},
+    KeyRule{"cache_implementation", kGemma2, Use::no_effect},
+    KeyRule{"sliding_window_size", kGemma2, Use::no_effect},  // sliding_window counts
     // Of GPT-2.
     KeyRule{"n_embd", kGpt2, Use::understood},
     KeyRule{"n_inner", kGpt2, Use::understood},
@@ -148,7 +162,7 @@ void check_keys(const Json& object, unsigned family, std::string_view model_type
 // A configuration's values, with defaults for those that are not there or null.
 class Values {
  public:
-  Values(const Json& object, std::string_view where) : object_(object), where_(where) {}
+  Values(const Json& object, std::string where) : object_(object), where_(std::move(where)) {}
 
   [[nodiscard]] std::string_view where() const { return where_; }
   [[nodiscard]] const Json* find(std::string_view key) const {
@@ -164,10 +178,14 @@ class Values {
     if (!find(key)) throw bad_value({where_, key}, "a whole number of 32 bits", nullptr);
     return get(key, 0);
   }
+  [[nodiscard]] double number(std::string_view key) const {
+    if (!find(key)) throw bad_value({where_, key}, "a number", nullptr);
+    return get(key, 0.0);
+  }
 
  private:
   const Json& object_;
-  std::string_view where_;
+  std::string where_;
 };
 
 // No windows; a count of layers too large to be true is left to validate().
@@ -206,10 +224,55 @@ Config gpt2(const Values& values) {
   return c;
 }
 
+// Llama 3.1's frequencies (transformers, modeling_rope_utils): long waves are stretched by the
+// factor, short ones stay, those between change smoothly.
+double llama3_divisor(const Values& rope, double frequency) {
+  const double factor = rope.number("factor");
+  const double low = rope.number("low_freq_factor");
+  const double high = rope.number("high_freq_factor");
+  const double wave = 2 * std::numbers::pi / frequency;
+  const double waves = rope.number("original_max_position_embeddings") / wave;
+  if (waves < low) return factor;
+  if (waves > high) return 1;
+  const double smooth = (waves - low) / (high - low);
+  return 1 / ((1 - smooth) / factor + smooth);
+}
+
+constexpr std::array<std::string_view, 7> kRopeKeys{
+    "rope_type",       "type",             "rope_theta", "factor",
+    "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"};
+
+// `rope` is what "rope_scaling" or, since version 5, "rope_parameters" holds.
+void read_rope_object(const Json& object, const JsonPlace& place, Config& c) {
+  require_object(object, place);
+  require_known_keys(object, kRopeKeys, place);
+  const Values rope(object, fmt::format("{}: {}", place.where, place.what));
+  c.rotary_base = rope.get("rope_theta", c.rotary_base);
+  const Json* type = rope.find("rope_type") ? rope.find("rope_type") : rope.find("type");
+  if (type && *type == "default") return;
+  if (!type || (*type != "linear" && *type != "llama3")) {
+    throw bad_value({rope.where(), "rope_type"}, R"("default" or "linear" or "llama3")", type);
+  }
+  // A head of no believable size is left to validate().
+  constexpr int kHeadBelievable = 1 << 16;
+  for (int i = 0; i < c.head_size / 2 && c.head_size <= kHeadBelievable; ++i) {
+    const double frequency = std::pow(c.rotary_base, -2.0 * i / c.head_size);
+    c.rotary_divisors.push_back(*type == "linear" ? rope.number("factor")
+                                                  : llama3_divisor(rope, frequency));
+  }
+}
+
 void read_rope(const Values& values, Config& c) {
   c.positions = Positions::rotary;
   c.rotary_pairs = RotaryPairs::halves;
   c.rotary_base = values.get("rope_theta", 10000.0);
+  const Json* scaling = values.find("rope_scaling");
+  const Json* parameters = values.find("rope_parameters");
+  if (scaling && parameters) {
+    throw bad_value({values.where(), "rope_scaling"}, "none beside rope_parameters", scaling);
+  }
+  if (scaling) read_rope_object(*scaling, {values.where(), "rope_scaling"}, c);
+  if (parameters) read_rope_object(*parameters, {values.where(), "rope_parameters"}, c);
 }
 
 // What all decoders with rotary positions have in common.
@@ -222,7 +285,7 @@ Config rotary_decoder(const Values& values) {
   c.query_heads = values.get("num_attention_heads");
   c.kv_heads = values.get("num_key_value_heads", c.query_heads);
   c.head_size = values.get("head_dim", positive_quotient(c.width, c.query_heads));
-  c.context = std::min(values.get("max_position_embeddings"), kHfContextMax);
+  c.context = std::min(values.get("max_position_embeddings"), kStoredContextMax);
   c.norm = Norm::rms;
   c.norm_epsilon = values.get("rms_norm_eps", 1e-6);
   c.mlp = Mlp::swiglu;
@@ -303,6 +366,27 @@ Config qwen3(const Values& values) {
   return c;
 }
 
+Config gemma2(const Values& values) {
+  require_keys(values, {"num_key_value_heads", "head_dim", "query_pre_attn_scalar"});
+  Config c = rotary_decoder(values);
+  c.qkv_bias = c.attention_output_bias = values.get("attention_bias", false);
+  c.output = output_of(values, true);
+  c.mlp = Mlp::geglu;
+  c.post_norms = true;
+  c.embedding_scale = std::sqrt(c.width);
+  const double score_size = values.number("query_pre_attn_scalar");
+  if (score_size != c.head_size) c.score_size = score_size;
+  c.attention_cap = values.get("attn_logit_softcapping", 0.0);
+  c.logit_cap = values.get("final_logit_softcapping", 0.0);
+  const int window = values.get("sliding_window");
+  if (values.find("layer_types")) {
+    windows_by_type(values, window, c);
+    return c;
+  }
+  for (std::size_t l = 0; l < c.windows.size(); l += 2) c.windows[l] = window;
+  return c;
+}
+
 // ---- Tensors
 
 using enum Stored;
@@ -339,6 +423,19 @@ constexpr std::array kLlamaPlaces{
     TensorPlace{"output", "lm_head", transposed},
 };
 
+constexpr std::array kGemma2Places = [] {
+  std::array<TensorPlace, kLlamaPlaces.size() + 2> places{};
+  std::ranges::copy(kLlamaPlaces, places.begin());
+  for (TensorPlace& place : places) {
+    if (place.target == "layers.*.mlp_norm") place.source = "layers.*.pre_feedforward_layernorm";
+  }
+  places[kLlamaPlaces.size()] = {"layers.*.attention_post_norm",
+                                 "layers.*.post_attention_layernorm"};
+  places[kLlamaPlaces.size() + 1] = {"layers.*.mlp_post_norm",
+                                     "layers.*.post_feedforward_layernorm"};
+  return places;
+}();
+
 // Masks and frequencies that older versions saved, and a tied output that some save twice: the
 // embedding is what counts then.
 bool unused_of_gpt2(std::string_view name) {
@@ -363,6 +460,7 @@ const std::vector<FamilyRow>& families() {
       {kMistral, mistral, {"mistral", kLlamaTensors}},
       {kQwen2, qwen2, {"qwen2", kLlamaTensors}},
       {kQwen3, qwen3, {"qwen3", kLlamaTensors}},
+      {kGemma2, gemma2, {"gemma2", {kGemma2Places, "model.", true, unused_of_llama}}},
   };
   return kFamilies;
 }
@@ -378,7 +476,7 @@ HfConfig parse_hf_config(const Json& object, std::string_view where) {
   for (const FamilyRow& row : families()) {
     if (!type || *type != row.family.model_type) continue;
     check_keys(object, row.bit, row.family.model_type, where);
-    const Config config = row.config(Values(object, where));
+    const Config config = row.config(Values(object, std::string(where)));
     validate(config, where);
     return {config, &row.family};
   }

@@ -19,9 +19,6 @@ namespace kvcheck {
 // Whether the text of a config.json, a JSON object, is transformers' rather than kvcheck's own.
 [[nodiscard]] bool is_hf_config(const nlohmann::json& object);
 
-// Positions that are used of a model that takes more: a cache of all of them would not fit.
-inline constexpr int kHfContextMax = 8192;
-
 // Decoders that share their names of keys and tensors.
 struct HfFamily {
   std::string_view model_type;

@@ -14,7 +14,9 @@
 #include "engine/echo.h"
 #include "engine/error.h"
 #include "engine/files.h"
+#include "engine/gguf_model.h"
 #include "engine/hf_folder.h"
+#include "engine/mapped_file.h"
 #include "engine/safetensors.h"
 #include "engine/sequences.h"
 #include "engine/sha256.h"
@@ -28,11 +30,15 @@ namespace fs = std::filesystem;
 // Any file that a manifest lists may be as large as the largest weights and their header.
 constexpr std::int64_t kListedBytesMax = kBytesMax + 2 * kHeaderBytesMax;
 
+// The widest weights that are read, and a vocabulary.
+constexpr std::int64_t kGgufBytesMax = 2 * kBytesMax + (std::int64_t{1} << 30);
+
 void require_folder(const fs::path& folder) {
   std::error_code ignored;
   const fs::file_status status = fs::status(folder, ignored);
   if (fs::is_directory(status)) return;
-  throw bad_input({path_text(folder), "model", "a folder", fs::exists(status) ? "a file" : "none"});
+  throw bad_input({path_text(folder), "model", "a folder or a .gguf file",
+                   fs::exists(status) ? "a file" : "none"});
 }
 
 void verify_files(const fs::path& folder, const Manifest& manifest) {
@@ -104,6 +110,18 @@ bool is_bundled_name(std::string_view name) {
 }
 
 }  // namespace
+
+ModelData load_model_path(const fs::path& path) {
+  if (path.extension() != ".gguf" || fs::is_directory(path)) return load_model_folder(path);
+  const MappedFile file(path, kGgufBytesMax);
+  GgufModel model = gguf_model(parse_gguf(file.bytes(), file.where()));
+  ModelData data;
+  data.name = path.string();
+  data.sha256 = model_sha256(model.weights);
+  data.weights = std::move(model.weights);
+  data.words = std::move(model.words);
+  return data;
+}
 
 ModelData load_model_folder(const fs::path& folder) {
   require_folder(folder);

@@ -16,6 +16,10 @@
 
 namespace kvcheck {
 
+// Positions that are used of a model of another program that takes more: a cache of all of them
+// would not fit.
+inline constexpr int kStoredContextMax = 8192;
+
 // Seen in place: valid as long as the file is mapped. All of it lies inside the file.
 struct StoredTensor {
   std::string where;  // the file

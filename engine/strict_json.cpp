@@ -172,4 +172,9 @@ void read_value(const Json& value, const JsonPlace& place, std::vector<int>& fie
   for (const Json& element : value) read_value(element, place, field.emplace_back());
 }
 
+void read_value(const Json& value, const JsonPlace& place, std::vector<double>& field) {
+  if (!value.is_array()) throw bad_value(place, "an array of numbers", &value);
+  for (const Json& element : value) read_value(element, place, field.emplace_back());
+}
+
 }  // namespace kvcheck
