@@ -15,8 +15,8 @@ enum class Norm { layer, rms };  // LayerNorm with shift, or RMSNorm without
 // score that falls with the distance between query and key.
 enum class Positions { none, learned, rotary, alibi };
 enum class RotaryPairs { interleaved, halves };  // (2i, 2i+1), or (i, i + head_size/2)
-enum class Mlp { gelu_tanh, swiglu, geglu };  // geglu: with tanh-GELU in the place of SiLU
-enum class Output { tied, separate };  // tied: the transpose of the embedding
+enum class Mlp { gelu_tanh, swiglu, geglu };     // geglu: with tanh-GELU in the place of SiLU
+enum class Output { tied, separate };            // tied: the transpose of the embedding
 
 struct Config {
   int vocabulary = 0;

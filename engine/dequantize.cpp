@@ -16,9 +16,9 @@ static_assert(std::endian::native == std::endian::little, "stored numbers are re
 
 constexpr int kBlock = 32;
 
-constexpr std::array kBlocks{StorageBlock{"F64", 1, 8},          StorageBlock{"F32", 1, 4},
-                             StorageBlock{"F16", 1, 2},          StorageBlock{"BF16", 1, 2},
-                             StorageBlock{"Q8_0", kBlock, 34},   StorageBlock{"Q4_0", kBlock, 18},
+constexpr std::array kBlocks{StorageBlock{"F64", 1, 8},        StorageBlock{"F32", 1, 4},
+                             StorageBlock{"F16", 1, 2},        StorageBlock{"BF16", 1, 2},
+                             StorageBlock{"Q8_0", kBlock, 34}, StorageBlock{"Q4_0", kBlock, 18},
                              StorageBlock{"Q4_1", kBlock, 20}};
 
 template <typename Number>

@@ -35,10 +35,10 @@ struct TensorType {
   std::uint32_t number;
   Dtype dtype;
 };
-constexpr std::array kTensorTypes{
-    TensorType{0, Dtype::f32},  TensorType{1, Dtype::f16},  TensorType{30, Dtype::bf16},
-    TensorType{28, Dtype::f64}, TensorType{8, Dtype::q8_0}, TensorType{2, Dtype::q4_0},
-    TensorType{3, Dtype::q4_1}};
+constexpr std::array kTensorTypes{TensorType{0, Dtype::f32},   TensorType{1, Dtype::f16},
+                                  TensorType{30, Dtype::bf16}, TensorType{28, Dtype::f64},
+                                  TensorType{8, Dtype::q8_0},  TensorType{2, Dtype::q4_0},
+                                  TensorType{3, Dtype::q4_1}};
 
 // Names of types that are often met and not read.
 std::string type_text(std::uint32_t number) {

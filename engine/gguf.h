@@ -22,7 +22,19 @@ namespace kvcheck {
 
 // Types of metadata, by their numbers in the file.
 enum class GgufType : std::uint32_t {
-  u8, i8, u16, i16, u32, i32, f32, boolean, text, array, u64, i64, f64,
+  u8,
+  i8,
+  u16,
+  i16,
+  u32,
+  i32,
+  f32,
+  boolean,
+  text,
+  array,
+  u64,
+  i64,
+  f64,
 };
 
 struct GgufArray {

@@ -162,8 +162,8 @@ Config decoder(const Values& values) {
   c.mlp_width = values.whole("feed_forward_length");
   c.query_heads = values.whole("attention.head_count");
   c.kv_heads = values.whole("attention.head_count_kv", c.query_heads);
-  c.head_size = values.whole("attention.key_length",
-                             c.query_heads > 0 ? c.width / c.query_heads : 0);
+  c.head_size =
+      values.whole("attention.key_length", c.query_heads > 0 ? c.width / c.query_heads : 0);
   if (values.whole("attention.value_length", c.head_size) != c.head_size) {
     throw values.bad("attention.value_length", fmt::format("{}, as of keys", c.head_size));
   }

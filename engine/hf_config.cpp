@@ -238,9 +238,13 @@ double llama3_divisor(const Values& rope, double frequency) {
   return 1 / ((1 - smooth) / factor + smooth);
 }
 
-constexpr std::array<std::string_view, 7> kRopeKeys{
-    "rope_type",       "type",             "rope_theta", "factor",
-    "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"};
+constexpr std::array<std::string_view, 7> kRopeKeys{"rope_type",
+                                                    "type",
+                                                    "rope_theta",
+                                                    "factor",
+                                                    "low_freq_factor",
+                                                    "high_freq_factor",
+                                                    "original_max_position_embeddings"};
 
 // `rope` is what "rope_scaling" or, since version 5, "rope_parameters" holds.
 void read_rope_object(const Json& object, const JsonPlace& place, Config& c) {

@@ -4,8 +4,8 @@
 //   config.json        the configuration, see config_json.h
 //   model.safetensors  the weights, see safetensors.h: names and shapes as tensor_shapes() lists
 //                      them, matrices [in, out] row by row
-// or a config.json and weights as Hugging Face's transformers writes them (hf_config.h, hf_folder.h)
-// and, each of them only if somebody has something to say:
+// or a config.json and weights as Hugging Face's transformers writes them (hf_config.h,
+// hf_folder.h) and, each of them only if somebody has something to say:
 //   vocabulary.txt     one word a line, as many as the vocabulary has ids
 //   corpus.txt         sequences that the model was made for, see sequences.h
 //   manifest.json      promises and checksums, see manifest.h; checksums are verified

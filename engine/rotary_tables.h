@@ -82,8 +82,8 @@ template <Scalar T>
                                             Turning turning = Turning::forth) {
   RotaryTables<T> tables;
   for (const double base : config.rotary_bases()) {
-    const rotary::Key key{base, config.rotated(), config.rotary_divisors, std::min(config.context, kRotaryPositionsMax),
-                          turning};
+    const rotary::Key key{base, config.rotated(), config.rotary_divisors,
+                          std::min(config.context, kRotaryPositionsMax), turning};
     tables.push_back(rotary::Memory<T>::of_all_threads().find(key, [&] {
       RotaryTable<T> table = rotary_table<T>(config, base);
       return turning == Turning::forth ? table : rotary::turned_back(std::move(table));

@@ -58,8 +58,8 @@ Header read_header(std::span<const std::byte> file, std::string_view where) {
   std::memcpy(&length, file.data(), sizeof length);
   const std::int64_t most = std::min(size - kLengthBytes, kHeaderBytesMax);
   if (length > static_cast<std::uint64_t>(most)) {
-    throw bad_input({where, "header length", fmt::format("at most {} bytes", most),
-                     fmt::format("{}", length)});
+    throw bad_input(
+        {where, "header length", fmt::format("at most {} bytes", most), fmt::format("{}", length)});
   }
   const std::span<const std::byte> rest = file.subspan(kLengthBytes);
   return {{reinterpret_cast<const char*>(rest.data()), length}, rest.subspan(length)};
@@ -82,8 +82,8 @@ std::optional<std::vector<std::int64_t>> naturals(const Json* value) {
 constexpr std::array kReadable{Dtype::f64, Dtype::f32, Dtype::f16, Dtype::bf16};
 
 std::optional<Dtype> readable(std::string_view format) {
-  const auto* const found = std::ranges::find(
-      kReadable, format, [](Dtype dtype) { return block_of(dtype).name; });
+  const auto* const found =
+      std::ranges::find(kReadable, format, [](Dtype dtype) { return block_of(dtype).name; });
   return found == kReadable.end() ? std::nullopt : std::optional(*found);
 }
 
@@ -168,8 +168,7 @@ void check_names(std::span<const StoredTensor> entries, const std::vector<Tensor
     }
     const Shape& shape = found->second->shape;
     if (shape != tensor.shape) {
-      throw bad_input(
-          {where, what + " shape", shape_text(tensor.shape), shape_text(shape)});
+      throw bad_input({where, what + " shape", shape_text(tensor.shape), shape_text(shape)});
     }
     left.erase(found);
   }
@@ -215,8 +214,8 @@ std::string header_text(const Model<float>& model) {
 
 }  // namespace
 
-std::vector<StoredTensor> parse_safetensors(std::span<const std::byte> file,
-                                            std::string_view where, Dtypes dtypes) {
+std::vector<StoredTensor> parse_safetensors(std::span<const std::byte> file, std::string_view where,
+                                            Dtypes dtypes) {
   const Header header = read_header(file, where);
   const std::vector<Entry> entries = parse_entries(header, where, dtypes);
   check_coverage(entries, header.data_bytes(), where);

@@ -142,9 +142,8 @@ std::vector<std::string> plain_words(std::span<const std::string_view> tokens) {
   std::vector<std::string> words;
   Ids ids;
   for (const std::string_view token : tokens) {
-    const bool plain = !has_blanks(token) && !is_no_word(token) &&
-                       token.find('\n') == token.npos && !token.starts_with("<#") &&
-                       ids.emplace(token, 0).second;
+    const bool plain = !has_blanks(token) && !is_no_word(token) && token.find('\n') == token.npos &&
+                       !token.starts_with("<#") && ids.emplace(token, 0).second;
     words.push_back(plain ? std::string(token) : fmt::format("<#{}>", words.size()));
   }
   return words;

@@ -24,8 +24,8 @@ inline constexpr int kStoredContextMax = 8192;
 struct StoredTensor {
   std::string where;  // the file
   std::string name;
-  std::string format;          // as the file calls it
-  std::optional<Dtype> dtype;  // nothing: one whose numbers nobody can read
+  std::string format;               // as the file calls it
+  std::optional<Dtype> dtype;       // nothing: one whose numbers nobody can read
   std::vector<std::int64_t> shape;  // row by row, the last extent contiguous
   std::span<const std::byte> bytes;
 };
@@ -46,8 +46,8 @@ struct TensorPlace {
 // A file's names, put together by its format and family.
 struct TensorPlaces {
   std::span<const TensorPlace> places;
-  std::string_view prefix = {};  // of all names but "output"'s
-  bool norms_from_one = false;   // norms store their scale less 1
+  std::string_view prefix = {};                            // of all names but "output"'s
+  bool norms_from_one = false;                             // norms store their scale less 1
   std::function<bool(std::string_view name)> unused = {};  // has no part in the logits
 };
 
