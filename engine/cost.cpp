@@ -12,12 +12,12 @@ namespace kvcheck {
 namespace {
 
 [[noreturn]] void too_large() {
-  throw bad_input({"cost", "a count", "below 2^64", "more: a smaller context or batch fits"});
+  throw bad_input({"cost", "a count", "below 2^63", "more: a smaller context or batch fits"});
 }
 
 // n (n + 1) / 2
 Count triangle(Count n) {
-  const std::uint64_t v = n.value();
+  const std::int64_t v = n.value();
   return v % 2 == 0 ? Count(v / 2) * (n + 1) : (v / 2 + Count(1)) * n;
 }
 
@@ -120,8 +120,8 @@ Count slots_of(const Config& config, const CacheKind& kind, int window, Count ro
   const Count context = std::max(Count(config.context), rows);
   switch (kind.layout) {
     case CacheLayout::growing:
-      if (rows > std::uint64_t{1} << 62) too_large();
-      return std::min(context, Count(std::bit_ceil(std::max(rows, Count(1)).value())));
+      if (rows > std::int64_t{1} << 61) too_large();
+      return std::min(context, Count(std::bit_ceil(static_cast<std::uint64_t>(rows.value()))));
     case CacheLayout::ring:
       return window > 0 ? std::min(Count(window), context) : context;
     case CacheLayout::paged: {
@@ -144,13 +144,13 @@ Count stored_row_bytes(RowFormat format, int scalars, int number_bytes) {
 }  // namespace
 
 Count operator+(Count a, Count b) {
-  std::uint64_t sum = 0;
+  std::int64_t sum = 0;
   if (__builtin_add_overflow(a.value_, b.value_, &sum)) too_large();
   return sum;
 }
 
 Count operator*(Count a, Count b) {
-  std::uint64_t product = 0;
+  std::int64_t product = 0;
   if (__builtin_mul_overflow(a.value_, b.value_, &product)) too_large();
   return product;
 }

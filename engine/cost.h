@@ -8,6 +8,7 @@
 #include <compare>
 #include <concepts>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "engine/block.h"
@@ -17,17 +18,18 @@
 
 namespace kvcheck {
 
-// A whole number below 2^64 that never wraps round: arithmetic throws Error where it would.
+// A whole number from 0 to 2^63 - 1 that never wraps round: arithmetic throws Error where it would.
 class Count {
  public:
   constexpr Count() = default;
   template <std::integral N>
   constexpr Count(N value)  // NOLINT: as a number is one
-      : value_(static_cast<std::uint64_t>(value)) {
-    require(value >= N{0}, "a count is not negative");
+      : value_(static_cast<std::int64_t>(value)) {
+    require(std::cmp_greater_equal(value_, 0) && std::cmp_equal(value_, value),
+            "a count is from 0 to 2^63 - 1");
   }
 
-  [[nodiscard]] constexpr std::uint64_t value() const { return value_; }
+  [[nodiscard]] constexpr std::int64_t value() const { return value_; }
 
   friend Count operator+(Count a, Count b);
   friend Count operator*(Count a, Count b);
@@ -36,7 +38,7 @@ class Count {
   auto operator<=>(const Count&) const = default;
 
  private:
-  std::uint64_t value_ = 0;
+  std::int64_t value_ = 0;
 };
 
 // Which rows one step computes, for each of `sequences` alike.

@@ -3,6 +3,7 @@
 // go through the table of operations (embedding, rotation) belong to the layer at hand.
 #include "engine/cost_count.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>

@@ -20,27 +20,27 @@ Config shape_of(const std::string& name) {
       .shape;
 }
 
-Count bytes(const Config& config, const char* kind, std::uint64_t rows) {
+Count bytes(const Config& config, const char* kind, std::int64_t rows) {
   return cache_kind_bytes(config, cache_kind(kind, "test"), rows, 2).held;
 }
 
 TEST(PublishedConfig, bytes_of_a_token_in_16_bit) {
-  EXPECT_EQ(bytes(shape_of("llama-3-8b"), "flat", 1).value(), 131072U);
-  EXPECT_EQ(bytes(shape_of("mistral-7b"), "flat", 1).value(), 131072U);
-  EXPECT_EQ(bytes(shape_of("qwen2.5-7b"), "flat", 1).value(), 57344U);
-  EXPECT_EQ(bytes(shape_of("gemma-2-9b"), "flat", 1).value(), 344064U);
+  EXPECT_EQ(bytes(shape_of("llama-3-8b"), "flat", 1).value(), 131072);
+  EXPECT_EQ(bytes(shape_of("mistral-7b"), "flat", 1).value(), 131072);
+  EXPECT_EQ(bytes(shape_of("qwen2.5-7b"), "flat", 1).value(), 57344);
+  EXPECT_EQ(bytes(shape_of("gemma-2-9b"), "flat", 1).value(), 344064);
 }
 
 TEST(PublishedConfig, windows_bound_a_ring) {
   const Config mistral = shape_of("mistral-7b");
-  EXPECT_EQ(bytes(mistral, "ring", 4096).value(), 4096U * 131072U);
-  EXPECT_EQ(bytes(mistral, "ring", 4097).value(), 4096U * 131072U);
-  EXPECT_EQ(bytes(mistral, "flat", 4097).value(), 4097U * 131072U);
+  EXPECT_EQ(bytes(mistral, "ring", 4096).value(), std::int64_t{4096} * 131072);
+  EXPECT_EQ(bytes(mistral, "ring", 4097).value(), std::int64_t{4096} * 131072);
+  EXPECT_EQ(bytes(mistral, "flat", 4097).value(), std::int64_t{4097} * 131072);
   // Every other layer of Gemma 2 has a window, the first one among them.
   const Config gemma = shape_of("gemma-2-9b");
   EXPECT_EQ(gemma.windows[0], 4096);
   EXPECT_EQ(gemma.windows[1], 0);
-  EXPECT_EQ(bytes(gemma, "ring", 8192).value(), (4096U + 8192U) * 344064U / 2);
+  EXPECT_EQ(bytes(gemma, "ring", 8192).value(), std::int64_t{4096 + 8192} * 344064 / 2);
   for (const int window : shape_of("qwen2.5-7b").windows) EXPECT_EQ(window, 0);
 }
 

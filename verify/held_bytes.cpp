@@ -9,7 +9,7 @@ namespace kvcheck {
 std::int64_t held_bytes(const Config& config, const EngineSetup& setup, int rows) {
   const int number = setup.scalar == ScalarKind::f32 ? sizeof(float) : sizeof(double);
   const CacheBytes bytes = cache_kind_bytes(config, setup.cache, rows, number);
-  return static_cast<std::int64_t>(bytes.held.value());
+  return bytes.held.value();
 }
 
 }  // namespace kvcheck
