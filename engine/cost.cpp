@@ -2,8 +2,11 @@
 // The formulas.
 #include "engine/cost.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "engine/model.h"
 #include "engine/row_format.h"
@@ -11,23 +14,18 @@
 namespace kvcheck {
 namespace {
 
+constexpr WideInteger kTenTo18 = 1'000'000'000'000'000'000;
+constexpr WideInteger kCountMax = kTenTo18 * kTenTo18;
+
 [[noreturn]] void too_large() {
-  throw bad_input({"cost", "a count", "below 2^63", "more: a smaller context or batch fits"});
+  throw bad_input({"cost", "a count", "at most 10^36", "more: a smaller context or batch fits"});
 }
 
 // n (n + 1) / 2
-Count triangle(Count n) {
-  const std::int64_t v = n.value();
-  return v % 2 == 0 ? Count(v / 2) * (n + 1) : (v / 2 + Count(1)) * n;
-}
+Count triangle(Count n) { return n * (n + 1) / 2; }
 
-// 1 + 3 + 6 + ... of n triangles: n (n + 1) (n + 2) / 6, divided before it is multiplied.
-Count tetrahedron(Count n) {
-  const Count pair = triangle(n);
-  const Count last = n + 2;
-  if (pair.value() % 3 == 0) return Count(pair.value() / 3) * last;
-  return pair * (last.value() / 3);  // of three numbers in a row one is a multiple of 3
-}
+// 1 + 3 + 6 + ... of n triangles: n (n + 1) (n + 2) / 6.
+Count tetrahedron(Count n) { return n * (n + 1) * (n + 2) / 6; }
 
 // Of a row of `width` numbers; the mean of an RMSNorm is 0, and subtracted all the same.
 Count norm_operations(Norm norm, Count width) {
@@ -120,13 +118,13 @@ Count slots_of(const Config& config, const CacheKind& kind, int window, Count ro
   const Count context = std::max(Count(config.context), rows);
   switch (kind.layout) {
     case CacheLayout::growing:
-      if (rows > std::int64_t{1} << 61) too_large();
+      if (rows > std::int64_t{1} << 61) too_large();  // the next power of two has 64 bits
       return std::min(context, Count(std::bit_ceil(static_cast<std::uint64_t>(rows.value()))));
     case CacheLayout::ring:
       return window > 0 ? std::min(Count(window), context) : context;
     case CacheLayout::paged: {
       const Count block = std::min(Count(kind.block), context);
-      return Count((rows.value() + block.value() - 1) / block.value()) * block;
+      return (rows + block - 1) / static_cast<int>(block.value()) * block;
     }
     case CacheLayout::flat:
     case CacheLayout::padded_left:
@@ -143,21 +141,39 @@ Count stored_row_bytes(RowFormat format, int scalars, int number_bytes) {
 
 }  // namespace
 
-Count operator+(Count a, Count b) {
-  std::int64_t sum = 0;
-  if (__builtin_add_overflow(a.value_, b.value_, &sum)) too_large();
-  return sum;
+Count Count::checked(WideInteger value) {
+  if (value > kCountMax) too_large();
+  Count count;
+  count.value_ = value;
+  return count;
 }
 
+std::int64_t Count::value() const {
+  if (value_ > std::numeric_limits<std::int64_t>::max()) too_large();
+  return static_cast<std::int64_t>(value_);
+}
+
+std::string Count::digits() const {
+  const auto low = static_cast<std::int64_t>(value_ % kTenTo18);
+  const auto high = static_cast<std::int64_t>(value_ / kTenTo18);
+  return high == 0 ? fmt::format("{}", low) : fmt::format("{}{:018}", high, low);
+}
+
+Count operator+(Count a, Count b) { return Count::checked(a.value_ + b.value_); }
+
 Count operator*(Count a, Count b) {
-  std::int64_t product = 0;
-  if (__builtin_mul_overflow(a.value_, b.value_, &product)) too_large();
-  return product;
+  if (a.value_ != 0 && b.value_ > kCountMax / a.value_) too_large();
+  return Count::checked(a.value_ * b.value_);
 }
 
 Count operator-(Count a, Count b) {
   require(a >= b, "a count is not negative");
-  return a.value_ - b.value_;
+  return Count::checked(a.value_ - b.value_);
+}
+
+Count operator/(Count a, int b) {
+  require(b > 0, "counts are divided by whole numbers from 1 on");
+  return Count::checked(a.value_ / b);
 }
 
 Work& Work::operator+=(const Work& more) {

@@ -8,6 +8,7 @@
 #include <compare>
 #include <concepts>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,27 +19,33 @@
 
 namespace kvcheck {
 
-// A whole number from 0 to 2^63 - 1 that never wraps round: arithmetic throws Error where it would.
+__extension__ typedef __int128 WideInteger;  // NOLINT: needs the old form
+
+// A whole number from 0 to 10^36 that never wraps round: arithmetic throws Error where it would.
+// All recomputing of a context of 10^9 by a large model takes about 10^32 multiply-adds.
 class Count {
  public:
   constexpr Count() = default;
   template <std::integral N>
-  constexpr Count(N value)  // NOLINT: as a number is one
-      : value_(static_cast<std::int64_t>(value)) {
-    require(std::cmp_greater_equal(value_, 0) && std::cmp_equal(value_, value),
-            "a count is from 0 to 2^63 - 1");
+  constexpr Count(N value) : value_(value) {  // NOLINT: as a number is one
+    require(std::cmp_greater_equal(value, 0), "a count is not negative");
   }
 
-  [[nodiscard]] constexpr std::int64_t value() const { return value_; }
+  // As 64 bits; throws Error where it is larger.
+  [[nodiscard]] std::int64_t value() const;
+  [[nodiscard]] double approximate() const { return static_cast<double>(value_); }
+  [[nodiscard]] std::string digits() const;
 
   friend Count operator+(Count a, Count b);
   friend Count operator*(Count a, Count b);
   friend Count operator-(Count a, Count b);  // a >= b
+  friend Count operator/(Count a, int b);    // rounded down
   Count& operator+=(Count b) { return *this = *this + b; }
   auto operator<=>(const Count&) const = default;
 
  private:
-  std::int64_t value_ = 0;
+  [[nodiscard]] static Count checked(WideInteger value);
+  WideInteger value_ = 0;
 };
 
 // Which rows one step computes, for each of `sequences` alike.

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <map>
 #include <string>
 
@@ -19,7 +18,7 @@
 namespace kvcheck {
 namespace {
 
-constexpr std::int64_t kHuge = std::int64_t{1} << 60;
+constexpr std::int64_t kTenTo18 = 1'000'000'000'000'000'000;
 
 // Two layers of width 4, two heads of 2, MLP of 8, vocabulary of 8: the shape of chapter8.
 Config chapter8_shape() {
@@ -198,15 +197,22 @@ TEST(Cost, weights_read_are_all_but_the_rows_of_other_tokens) {
 
 TEST(Cost, counts_never_wrap_round) {
   const std::string message =
-      "cost: a count, expected below 2^63, got more: a smaller context or batch fits";
-  EXPECT_EQ(error_of([] { (void)(Count(kHuge) * 8); }), message);
-  EXPECT_EQ(error_of([] { (void)(Count(std::numeric_limits<std::int64_t>::max()) + 1); }), message);
-  EXPECT_EQ((Count(kHuge) * 7).value(), std::int64_t{7} << 60);
-  EXPECT_EQ(error_of([] { (void)work_of(chapter8_shape(), {.tokens = kHuge}); }), message);
-  EXPECT_EQ(error_of([] { (void)run_work(chapter8_shape(), kHuge, 1); }), message);
+      "cost: a count, expected at most 10^36, got more: a smaller context or batch fits";
+  const Count most = Count(kTenTo18) * kTenTo18;
+  EXPECT_EQ(most.digits(), "1" + std::string(36, '0'));
+  EXPECT_EQ((most - 1).digits(), std::string(36, '9'));
+  EXPECT_EQ((Count(kTenTo18) + 7).digits(), "1000000000000000007");
+  EXPECT_EQ(error_of([&] { (void)(most + 1); }), message);
+  EXPECT_EQ(error_of([&] { (void)(most * 2); }), message);
+  EXPECT_EQ(error_of([&] { (void)(Count(kTenTo18) * (Count(kTenTo18) + 1)); }), message);
+  EXPECT_EQ(error_of([&] { (void)(Count(kTenTo18) * 10).value(); }), message);
+  EXPECT_EQ((Count(kTenTo18) * 9).value(), 9 * kTenTo18);
+  EXPECT_EQ(error_of([] { (void)work_of(chapter8_shape(), {.tokens = kTenTo18}); }), message);
+  EXPECT_EQ(error_of([] { (void)run_work(chapter8_shape(), kTenTo18, 1); }), message);
   const CacheKind growing = cache_kind("growing", "test");
-  EXPECT_EQ(error_of([&] { (void)cache_kind_bytes(chapter8_shape(), growing, Count(kHuge) * 4, 4); }),
-            message);
+  EXPECT_EQ(
+      error_of([&] { (void)cache_kind_bytes(chapter8_shape(), growing, kTenTo18 * 4, 4); }),
+      message);
 }
 
 }  // namespace

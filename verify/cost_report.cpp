@@ -137,7 +137,7 @@ std::vector<CacheKind> grown_kinds() {
 CostReport make_cost_report(const Config& config, const Model<float>* model,
                             const CostQuestion& question) {
   CostReport report{.question = question, .config = config};
-  report.on_paper = model == nullptr || question.context > config.context;
+  report.runnable = model != nullptr;
   const std::vector<std::string> names = phase_names(question.context);
   for (const Phase& phase : phases_at(question.context, question.batch)) {
     report.phases.push_back(cost_of(config, question, model != nullptr, phase));

@@ -13,8 +13,8 @@
 
 namespace kvcheck {
 
-// Of the phases that are counted, together: about a second.
-inline constexpr std::int64_t kCountedMax = 50'000'000;   // multiply-adds
+// Of the phases that are counted, together: less than a second.
+inline constexpr std::int64_t kCountedMax = 400'000'000;  // multiply-adds
 inline constexpr std::int64_t kCountedWeights = 4 << 20;  // numbers of the model
 
 struct CostQuestion {
@@ -55,7 +55,7 @@ struct RunRow {
 struct CostReport {
   CostQuestion question = {};
   Config config = {};
-  bool on_paper = false;  // nothing of it can be run: no weights, or past the context
+  bool runnable = false;  // there are weights; else only what follows from shapes is known
   std::vector<PhaseCost> phases = {};
   // Tokens of the longest phases that were counted; fewer than asked: the phases above were not.
   std::int64_t counted_at = 0;
@@ -71,7 +71,7 @@ inline constexpr int kCostBlockRows = 16;
 // The kinds of a growth table.
 [[nodiscard]] std::vector<CacheKind> grown_kinds();
 
-// `model` is null where there are no weights. Throws Error where a count passes 2^63 - 1.
+// `model` is null where there are no weights. Throws Error where a count passes 10^36.
 [[nodiscard]] CostReport make_cost_report(const Config& config, const Model<float>* model,
                                           const CostQuestion& question);
 
