@@ -74,22 +74,27 @@ std::string_view what(Site site) {
 bool is_read(Site site) { return site == Site::cached_key || site == Site::cached_value; }
 bool over_keys(Site site) { return site == Site::scores || site == Site::probabilities; }
 
-// Values that stand on a line: of one row, head and, where rows are read, key.
-bool same_line(const StepValue& a, const StepValue& b) {
+// Values that stand on a line: of one row, head (of all, where those are small) and, where rows are
+// read, key.
+bool same_line(const StepValue& a, const StepValue& b, bool heads_together) {
   const ValueIndex& x = a.value.at;
   const ValueIndex& y = b.value.at;
   return a.site == b.site && a.layer == b.layer && a.value.sequence == b.value.sequence &&
-         x.row == y.row && x.head == y.head && (over_keys(a.site) || x.key == y.key);
+         x.row == y.row &&
+         (over_keys(a.site) ? x.head == y.head
+                            : x.key == y.key && (heads_together || x.head == y.head));
 }
 
 using Values = std::vector<StepValue>;
 using Line = std::pair<Values::const_iterator, Values::const_iterator>;
 
-std::vector<Line> lines_of(const Values& values) {
+std::vector<Line> lines_of(const Values& values, bool heads_together) {
   std::vector<Line> lines;
   for (auto at = values.begin(); at != values.end();) {
     const auto end =
-        std::find_if(at, values.end(), [&](const StepValue& v) { return !same_line(*at, v); });
+        std::find_if(at, values.end(), [&](const StepValue& value) {
+      return !same_line(*at, value, heads_together);
+    });
     lines.emplace_back(at, end);
     at = end;
   }
@@ -97,15 +102,18 @@ std::vector<Line> lines_of(const Values& values) {
 }
 
 // `rows`: of the step, which name their lines if there are several.
-std::string label_of(const StepValue& value, bool rows) {
+std::string label_of(const Line& line, bool rows) {
+  const StepValue& value = *line.first;
   const ValueIndex& at = value.value.at;
+  const int last_head = std::prev(line.second)->value.at.head;
   std::string text = "    ";
   if (value.value.sequence > 0) text += fmt::format("sequence {} ", value.value.sequence);
   if (rows) text += fmt::format("row {}: ", at.row);
   text += what(value.site);
   if (is_read(value.site)) text += at.key == at.row ? ", new row" : fmt::format(", row {}", at.key);
-  if (at.head >= 0) text += fmt::format(", head {}", at.head);
-  return text;
+  if (at.head < 0) return text;
+  return text + (last_head == at.head ? fmt::format(", head {}", at.head)
+                                      : fmt::format(", heads {} to {}", at.head, last_head));
 }
 
 // How far the two are apart, over the whole line.
@@ -168,7 +176,7 @@ class StepText {
     const int row = lines.empty() ? 0 : lines.front().first->value.at.row;
     for (const Line& line : lines) rows_ = rows_ || line.first->value.at.row != row;
     for (const Line& line : lines) {
-      label_width_ = std::max(label_width_, label_of(*line.first, rows_).size() + 1);
+      label_width_ = std::max(label_width_, label_of(line, rows_).size() + 1);
     }
     text_ = fmt::format("{:{}}{:<{}} |  {}\n", "", label_width_ + 2, "uncached",
                         kTogether * kNumberWidth - 2, "cached");
@@ -189,7 +197,7 @@ class StepText {
     if (hidden_ > 0) text_ += "    " + left_out_text(hidden_, "row") + "\n";
     hidden_ = 0;
     add_titles(value);
-    text_ += line_text(line, label_of(value, rows_), label_width_);
+    text_ += line_text(line, label_of(line, rows_), label_width_);
   }
 
   [[nodiscard]] const std::string& text() const { return text_; }
@@ -217,7 +225,9 @@ class StepText {
 }  // namespace
 
 std::string step_text(const Config& config, const std::vector<StepValue>& values) {
-  const std::vector<Line> lines = lines_of(values);
+  const auto together = static_cast<int>(kTogether);
+  const bool small = std::max(config.query_width(), config.kv_width()) <= together;
+  const std::vector<Line> lines = lines_of(values, small);
   StepText text(config, lines);
   for (const Line& line : lines) text.add(line);
   return text.text();
