@@ -19,10 +19,6 @@ namespace kvcheck {
 // Children of a node that are computed side by side at most.
 inline constexpr int kSiblingsMax = 64;
 
-// Throws EngineError unless an answer has as many rows as were asked for, of the engine's
-// vocabulary.
-void require_rows(const Engine& engine, const Logits& logits, std::size_t rows);
-
 // The part of a tree that is visited.
 struct Scope {
   std::vector<int> path;   // prefixes that begin so; empty: all
