@@ -104,7 +104,7 @@ class Batch {
   }
 
   std::vector<Generation> run() {
-    for (int step = 0; !all_stopped(); step = next_step(step + 1)) take_step(step);
+    for (int step = 0; !all_stopped(); ++step) take_step(step);
     std::vector<Generation> generations;
     for (Row& row : rows_) {
       if (state_of(row) != row.at_stop) row.growing.disturbed();
@@ -131,15 +131,6 @@ class Batch {
 
   [[nodiscard]] bool all_stopped() const {
     return std::ranges::all_of(rows_, [](const Row& row) { return row.growing.stopped(); });
-  }
-
-  // The next step at which somebody is there, from `step` on.
-  [[nodiscard]] int next_step(int step) const {
-    int next = kStepsMax;
-    for (const Row& row : rows_) {
-      if (!row.growing.stopped()) next = std::min(next, row.join);
-    }
-    return std::max(step, next);
   }
 
   void take_step(int step) {

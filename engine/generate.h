@@ -87,7 +87,7 @@ enum class KeepLogits { no, yes };
 
 // All requests side by side, a batch in each step: the prompts of those that join at it, and the
 // last token of each that goes on. Those that stopped are not fed, and held until the end. Where
-// nobody is left but some still join, the steps between are skipped. No requests: no generations.
+// nobody is left but some still join, steps pass without a batch. No requests: no generations.
 // The engine must offer `batch`.
 [[nodiscard]] std::vector<Generation> generate_batch(Engine& engine,
                                                      std::span<const GenerationRequest> requests,

@@ -178,14 +178,22 @@ TEST(Generate, draws_by_the_number_of_the_token_whatever_the_cache) {
 }
 
 TEST(Generate, penalises_what_was_consumed_and_returned) {
-  GenerationRequest request = request_of({0, 2}, std::nullopt);
-  request.policy = parse_decoding("greedy,penalty:100", 8, "test");
-  for_each_run(request, [](const Generation& generation, bool) {
-    for (std::size_t i = 2; i < generation.tokens.size(); ++i) {
-      const auto end = generation.tokens.begin() + static_cast<std::ptrdiff_t>(i);
-      EXPECT_EQ(std::count(generation.tokens.begin(), end, generation.tokens[i]), 0);
-    }
-  });
+  const Model<float> model = generate_model("gen:plain:3");
+  GenerationRequest request = request_of({1, 2}, std::nullopt);
+  request.policy = parse_decoding("greedy,penalty:3", model.config.vocabulary, "test");
+  const auto engine = engine_of(model);
+  const Generation generation = generate_cached(*engine, request, KeepLogits::yes);
+  int returned_ones_count = 0;
+  PolicyScratch scratch;
+  for (std::size_t i = 0; i < generation.steps.size(); ++i) {
+    const auto seen = std::span(generation.tokens).first(2 + i);
+    const auto by = [&](std::span<const int> tokens) {
+      return choose(request.policy, generation.logits[i], tokens, {}, scratch).token;
+    };
+    EXPECT_EQ(generation.steps[i].token, by(seen));
+    returned_ones_count += by(seen) != by(request.prompt) ? 1 : 0;
+  }
+  EXPECT_GT(returned_ones_count, 0);
 }
 
 // ---- Batches
