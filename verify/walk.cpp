@@ -10,17 +10,6 @@
 
 namespace kvcheck {
 
-void require_rows(const Engine& engine, const Logits& logits, std::size_t rows) {
-  if (logits.rows() != static_cast<int>(rows)) {
-    throw EngineError(fmt::format("{} rows of logits were answered where {} were asked for",
-                                  logits.rows(), rows));
-  }
-  if (logits.vocabulary != engine.hello().vocabulary) {
-    throw EngineError(fmt::format("rows of {} logits were answered, the vocabulary has {}",
-                                  logits.vocabulary, engine.hello().vocabulary));
-  }
-}
-
 bool Scope::visits(int depth) const {
   const int at = static_cast<int>(path.size());
   if (depth < shortest || depth > longest) return false;

@@ -43,10 +43,6 @@ inline constexpr int kBranchRowsMin = 16;
 // Logits of one such forward at most, 64 MiB; beyond, rows are computed one by one.
 inline constexpr std::int64_t kBranchLogitsMax = std::int64_t{1} << 23;
 
-// Throws EngineError unless an answer has as many rows as were asked for, of the engine's
-// vocabulary.
-void require_rows(const Engine& engine, const Logits& logits, std::size_t rows);
-
 // The part of a tree that is visited.
 struct Scope {
   std::vector<int> path;   // prefixes that begin so; empty: all
