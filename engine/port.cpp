@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What an engine answers to verbs that it does not have.
+// What an engine answers to verbs that it does not have, and what its answers must look like.
 #include "engine/port.h"
 
 #include <fmt/format.h>
@@ -21,5 +21,16 @@ void Engine::evict(SequenceId, int, int) { unsupported("evict"); }
 int Engine::lookup(std::span<const int>) { unsupported("lookup"); }
 Places Engine::places(SequenceId) const { unsupported("places"); }
 std::uint64_t Engine::fingerprint(SequenceId) const { unsupported("fingerprint"); }
+
+void require_rows(const Engine& engine, const Logits& logits, std::size_t rows) {
+  if (logits.rows() != static_cast<int>(rows)) {
+    throw EngineError(fmt::format("{} rows of logits were answered where {} were asked for",
+                                  logits.rows(), rows));
+  }
+  if (logits.vocabulary != engine.hello().vocabulary) {
+    throw EngineError(fmt::format("rows of {} logits were answered, the vocabulary has {}",
+                                  logits.vocabulary, engine.hello().vocabulary));
+  }
+}
 
 }  // namespace kvcheck

@@ -113,4 +113,8 @@ class Engine {
   [[noreturn]] void unsupported(std::string_view verb) const;
 };
 
+// Throws EngineError unless an answer has as many rows as were asked for, of the engine's
+// vocabulary.
+void require_rows(const Engine& engine, const Logits& logits, std::size_t rows);
+
 }  // namespace kvcheck

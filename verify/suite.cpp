@@ -203,9 +203,12 @@ class Runner {
   Probed probe(UnitResult& result, const std::vector<int>& path, Bench& bench, double& aside) {
     const Assignment& assignment = *result.unit.assignment;
     const Probe what{.tree = assignment.source->tree,
-                     .scope = {.path = path},
+                     .scope = {.path = path,
+                               .shortest = result.unit.shortest,
+                               .longest = result.unit.longest},
                      .schedules = options_.schedule_choice,
-                     .stop = &stop_};
+                     .stop = &stop_,
+                     .oracle = assignment.oracle};
     std::vector<int> reruns(result.tallies.size(), 0);
     const int vocabulary = bench.engine->hello().vocabulary;
     double counted_with_the_others = 0;
