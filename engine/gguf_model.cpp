@@ -118,20 +118,22 @@ double Values::number(std::string_view key, std::optional<double> missing) const
 
 void check_keys(const Gguf& gguf, const Architecture& architecture) {
   const std::string prefix = fmt::format("{}.", architecture.name);
-  for (const auto& [key, value] : gguf.metadata) {
+  for (const auto& pair : gguf.metadata) {
+    const std::string_view key = pair.first;
     if (std::ranges::any_of(kNoEffect, [&](auto start) { return key.starts_with(start); })) {
       continue;
     }
-    const auto* const rule = std::ranges::find_if(kKeys, [&, name = key](const KeyRule& known) {
-      return name.starts_with(prefix) && known.key == name.substr(prefix.size()) &&
+    const auto* const rule = std::ranges::find_if(kKeys, [&](const KeyRule& known) {
+      return key.starts_with(prefix) && known.key == key.substr(prefix.size()) &&
              (known.architectures & architecture.bit) != 0;
     });
     if (rule == kKeys.end()) {
       throw bad_input({gguf.where, fmt::format("unknown key of {}", architecture.name),
                        "keys whose effect on logits is known", in_quotes(key)});
     }
-    if (!rule->only.empty() && gguf_text(value) != rule->only) {
-      throw bad_input({gguf.where, "key " + in_quotes(key), rule->only, gguf_text(value)});
+    const std::string value = gguf_text(pair.second);
+    if (!rule->only.empty() && value != rule->only) {
+      throw bad_input({gguf.where, "key " + in_quotes(key), rule->only, value});
     }
   }
 }
