@@ -44,7 +44,8 @@ void expect_verify_refusals(std::vector<Refusal> refusals) {
 // ---- Commands and options
 
 TEST(CliBadInput, names_the_commands_that_there_are) {
-  const std::string known = "expected one of verify, faults, audit, cost, inspect, repro, report, got ";
+  const std::string known =
+      "expected one of verify, faults, audit, cost, inspect, repro, report, got ";
   std::vector<Refusal> refusals{{"", "command: missing, " + known + "nothing; see kvcheck --help"}};
   for (const std::string word : {"nope", "Verify", "generate", "costs", "engine", "compare"}) {
     refusals.emplace_back(word, word + ": unknown command, " + known + word);
@@ -231,12 +232,13 @@ TEST(CliBadInput, models_are_folders) {
   write_bytes(kvcheck / "file", "");
   fs::create_directory(kvcheck / "empty");
   for (const std::string command : {"verify ", "inspect "}) {
-    expect_refusals(kvcheck,
-                    {{command + "missing", "missing: model, expected a folder or a .gguf file, got none"},
-                     {command + "file", "file: model, expected a folder or a .gguf file, got a file"},
-                     {command + "/dev/zero", "/dev/zero: model, expected a folder or a .gguf file, got a file"},
-                     {command + "empty",
-                      "empty/config.json: file, expected a readable regular file, got none"}});
+    expect_refusals(
+        kvcheck,
+        {{command + "missing", "missing: model, expected a folder or a .gguf file, got none"},
+         {command + "file", "file: model, expected a folder or a .gguf file, got a file"},
+         {command + "/dev/zero", "/dev/zero: model, expected a folder or a .gguf file, got a file"},
+         {command + "empty",
+          "empty/config.json: file, expected a readable regular file, got none"}});
   }
 }
 
