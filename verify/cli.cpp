@@ -93,6 +93,9 @@ void define_verify(CLI::App& app, VerifyArguments& to, std::optional<std::uint64
   verify.add_option("--schedules", to.schedules,
                     "decode, single or all (default: all cuts up to 6 tokens, else decode and "
                     "single)");
+  verify.add_option("--oracle", to.oracle,
+                    "of prefixes that are not a whole vocabulary: per-prefix, a forward for each, "
+                    "or full, one for each sequence (default: by the work)");
   verify.add_option("--operations", to.operations,
                     "random:N, exhaustive:D, or none (default: random:16)");
   verify
@@ -179,8 +182,7 @@ void define_cost(CLI::App& app, CostArguments& to) {
 
 void define_inspect(CLI::App& app, InspectArguments& to) {
   CLI::App& inspect = *app.add_subcommand("inspect", "what a model is and what its cache takes");
-  inspect
-      .add_option("MODEL", to.model, "bundled name, folder, or gen:FAMILY:SEED[:contextN]")
+  inspect.add_option("MODEL", to.model, "bundled name, folder, or gen:FAMILY:SEED[:contextN]")
       ->required();
   inspect.add_option("--rows", to.rows,
                      "ids or words: feed them, and show every K/V row after each step");

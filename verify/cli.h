@@ -26,6 +26,7 @@ struct VerifyArguments {
   std::string model;  // empty: the default set
   std::string prefixes;
   std::string schedules;
+  std::string oracle;
   std::string operations;
   std::string cache_kind = "all";
   std::string arithmetic = "both";
@@ -88,10 +89,10 @@ struct AuditArguments {
   std::string arithmetic;  // down to cache_kind: empty for the case's own
   std::string scalar;
   std::string cache_kind;
-  std::string set;    // a value, see set_value.h
-  std::string trace;  // file
+  std::string set;          // a value, see set_value.h
+  std::string trace;        // file
   std::optional<int> step;  // of which every number is shown, from 1
-  std::string model;  // instead of the one that a case names
+  std::string model;        // instead of the one that a case names
 };
 
 struct ReportArguments {

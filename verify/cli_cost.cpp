@@ -33,8 +33,8 @@ const ScalarBytes& scalar_of(const std::string& text, bool published) {
   for (const ScalarBytes& scalar : kScalars) {
     if (scalar.name == text && (published || scalar.runs)) return scalar;
   }
-  throw bad_input({"--scalar", "bad value",
-                   published ? "bf16, f16, f32 or f64" : "f32 or f64", one_line(text)});
+  throw bad_input({"--scalar", "bad value", published ? "bf16, f16, f32 or f64" : "f32 or f64",
+                   one_line(text)});
 }
 
 CostQuestion question_of(const CostArguments& arguments, const Config& config, bool published) {
@@ -76,11 +76,11 @@ std::string measured(const CostArguments& arguments, const ModelData& model,
 
 int cost_of_published(const CostArguments& arguments, const PublishedConfig& published) {
   if (arguments.measure) {
-    throw bad_input({"--measure", "without weights", "a model that can be run",
-                     one_line(arguments.model)});
+    throw bad_input(
+        {"--measure", "without weights", "a model that can be run", one_line(arguments.model)});
   }
-  const CostReport report = make_cost_report(published.shape, nullptr,
-                                             question_of(arguments, published.shape, true));
+  const CostReport report =
+      make_cost_report(published.shape, nullptr, question_of(arguments, published.shape, true));
   print(cost_text(report, fmt::format("{} ({}, no weights)", path_text(arguments.model),
                                       published.model_type)));
   return kExitAgree;

@@ -32,8 +32,9 @@ TEST(CliCost, chapter8_is_counted_and_equals_the_formulas) {
   EXPECT_THAT(result.out, HasSubstr("scores               [2, 4, 4], 10 of 16 pairs  [2, 1, 4] "));
   EXPECT_THAT(result.out, ContainsRegex("\n  prefill of 4\n    layers 0 to 1, each +256 +80 +256 "
                                         "+592 +732 +equal\n"));
-  EXPECT_THAT(result.out, ContainsRegex("\n  uncached step at 4\n    layer 0 +256 +80 +256 +592 "
-                                        "+732 +equal\n    layer 1 +160 +32 +64 +256 +309 +equal\n"));
+  EXPECT_THAT(result.out,
+              ContainsRegex("\n  uncached step at 4\n    layer 0 +256 +80 +256 +592 "
+                            "+732 +equal\n    layer 1 +160 +32 +64 +256 +309 +equal\n"));
   EXPECT_THAT(result.out, HasSubstr("counted in the running engine at 4 tokens, by kind and layer: "
                                     "equal to the formulas\n"));
   EXPECT_THAT(result.out, ContainsRegex("\n  decode step at 4 +1,440 +256 +64 +1,760\n"));
@@ -112,10 +113,8 @@ TEST(CliCost, bad_options_are_told_in_one_line) {
            {"--context 0", "--context: " + whole + "0"},
            {"--context -4", "--context: " + whole + "-4"},
            {"--context 4.5", "--context: " + whole + "4.5"},
-           {"--context 1000000000000000001",
-            "--context: " + whole + "1000000000000000001"},
-           {"--context 99999999999999999999",
-            "--context: " + whole + "99999999999999999999"},
+           {"--context 1000000000000000001", "--context: " + whole + "1000000000000000001"},
+           {"--context 99999999999999999999", "--context: " + whole + "99999999999999999999"},
            {"--context 1000000000000000000", too_large},
            {"--context 1000000000000 --batch 1000000000000", too_large},
            {"--batch 0", "--batch: " + whole + "0"},
@@ -130,8 +129,8 @@ TEST(CliCost, bad_options_are_told_in_one_line) {
 // As large as is asked for, nothing is allocated for it.
 TEST(CliCost, large_questions_take_no_memory) {
   const TestCommand kvcheck(KVCHECK_BINARY);
-  for (const std::string options : {"chapter8 --batch 1000000000000000000",
-                                    "chapter8 --context 100000000000"}) {
+  for (const std::string options :
+       {"chapter8 --batch 1000000000000000000", "chapter8 --context 100000000000"}) {
     const CommandResult result = kvcheck.run("cost " + options);
     EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
   }
@@ -159,8 +158,7 @@ TEST(CliCost, bad_published_configurations_are_told_in_one_line) {
             "--measure: without weights, expected a model that can be run, got m");
   EXPECT_EQ(complaint(kvcheck.run("cost m --scalar int8")),
             "--scalar: bad value, expected bf16, f16, f32 or f64, got int8");
-  EXPECT_EQ(complaint(kvcheck.run("cost nowhere")),
-            "nowhere: model, expected a folder, got none");
+  EXPECT_EQ(complaint(kvcheck.run("cost nowhere")), "nowhere: model, expected a folder, got none");
 }
 
 }  // namespace
