@@ -210,6 +210,8 @@ void define(CLI::App& app, Arguments& to, std::optional<std::uint64_t>& seed) {
                  "keep the case in fixtures/regressions, for the tests of a checkout");
   repro.add_flag("--no-diagnosis", to.repro.no_diagnosis,
                  "do not look for known faults that explain what diverges");
+  repro.add_flag("--signature", to.repro.signature,
+                 "instead: which known faults look like this engine from outside, weights unknown");
   CLI::App& report = *app.add_subcommand("report", "the worst cases of a run");
   report.add_option("RUN", to.report.run, "folder of the run")->required();
 }

@@ -79,6 +79,7 @@ struct ReproArguments {
   std::string model;    // instead of the one that it names
   bool promote = false;
   bool no_diagnosis = false;
+  bool signature = false;  // what the engine looks like from outside
 };
 
 struct AuditArguments {
