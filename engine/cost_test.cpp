@@ -204,6 +204,7 @@ TEST(Cost, counts_never_wrap_round) {
   EXPECT_EQ((Count(kTenTo18) + 7).digits(), "1000000000000000007");
   EXPECT_EQ(error_of([&] { (void)(most + 1); }), message);
   EXPECT_EQ(error_of([&] { (void)(most * 2); }), message);
+  EXPECT_EQ(error_of([&] { (void)(most * 341); }), message);  // 7 x 10^35 in 128 bits
   EXPECT_EQ(error_of([&] { (void)(Count(kTenTo18) * (Count(kTenTo18) + 1)); }), message);
   EXPECT_EQ(error_of([&] { (void)(Count(kTenTo18) * 10).value(); }), message);
   EXPECT_EQ((Count(kTenTo18) * 9).value(), 9 * kTenTo18);

@@ -135,6 +135,11 @@ TEST(CliCost, large_questions_take_no_memory) {
     const CommandResult result = kvcheck.run("cost " + options);
     EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
   }
+  // The counting engine would set the whole context aside for each sequence.
+  EXPECT_THAT(kvcheck.run("cost gen:wide:1:context65536 --context 8 --batch 2").out,
+              HasSubstr("by formula only: nothing was counted\n"));
+  EXPECT_THAT(kvcheck.run("cost gen:wide:1:context65536 --context 8").out,
+              HasSubstr("counted in the running engine at 8 tokens"));
   const CommandResult result =
       kvcheck.run_words({"cost", kPublished + "llama-3-8b", "--context", "1000000000"});
   EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
