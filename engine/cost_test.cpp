@@ -211,9 +211,8 @@ TEST(Cost, counts_never_wrap_round) {
   EXPECT_EQ(error_of([] { (void)work_of(chapter8_shape(), {.tokens = kTenTo18}); }), message);
   EXPECT_EQ(error_of([] { (void)run_work(chapter8_shape(), kTenTo18, 1); }), message);
   const CacheKind growing = cache_kind("growing", "test");
-  EXPECT_EQ(
-      error_of([&] { (void)cache_kind_bytes(chapter8_shape(), growing, kTenTo18 * 4, 4); }),
-      message);
+  EXPECT_EQ(error_of([&] { (void)cache_kind_bytes(chapter8_shape(), growing, kTenTo18 * 4, 4); }),
+            message);
 }
 
 }  // namespace

@@ -175,12 +175,12 @@ void define_cost(CLI::App& app, CostArguments& to) {
   cost.add_flag("--measure", to.measure, "take the time of steps on this machine");
   add_number<double>(cost, "--time", to.time_seconds, {}, "a number of seconds",
                      "seconds for measuring (default: 10)");
+  cost.add_option("--csv", to.csv, "new file for the work of each phase and layer");
 }
 
 void define_inspect(CLI::App& app, InspectArguments& to) {
   CLI::App& inspect = *app.add_subcommand("inspect", "what a model is and what its cache takes");
-  inspect
-      .add_option("MODEL", to.model, "bundled name, folder, or gen:FAMILY:SEED[:contextN]")
+  inspect.add_option("MODEL", to.model, "bundled name, folder, or gen:FAMILY:SEED[:contextN]")
       ->required();
   inspect.add_option("--rows", to.rows,
                      "ids or words: feed them, and show every K/V row after each step");

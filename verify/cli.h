@@ -63,6 +63,7 @@ struct CostArguments {
   std::string scalar;                   // empty: f32, or bf16 where there are no weights
   bool measure = false;
   std::optional<double> time_seconds;  // of measuring
+  std::string csv;                     // new file; empty: none
 };
 
 struct InspectArguments {
@@ -88,10 +89,10 @@ struct AuditArguments {
   std::string arithmetic;  // down to cache_kind: empty for the case's own
   std::string scalar;
   std::string cache_kind;
-  std::string set;    // a value, see set_value.h
-  std::string trace;  // file
+  std::string set;          // a value, see set_value.h
+  std::string trace;        // file
   std::optional<int> step;  // of which every number is shown, from 1
-  std::string model;  // instead of the one that a case names
+  std::string model;        // instead of the one that a case names
 };
 
 struct ReportArguments {

@@ -165,8 +165,8 @@ TEST(CliAudit, bad_input_is_one_line) {
 
 TEST(CliAudit, every_number_of_one_step_is_shown) {
   const TestCommand kvcheck(KVCHECK_BINARY);
-  const CommandResult result = kvcheck.run_words(
-      {"audit", "chapter8", "--tokens", "<bos> the cat sat", "--step", "3"});
+  const CommandResult result =
+      kvcheck.run_words({"audit", "chapter8", "--tokens", "<bos> the cat sat", "--step", "3"});
   EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
   EXPECT_THAT(result.out, HasSubstr("\nfeed 3, tokens 4, row 2\n"));
   std::size_t at = 0;
@@ -218,9 +218,8 @@ TEST(CliAudit, a_large_step_is_cut_and_says_so) {
   const TestCommand kvcheck(KVCHECK_BINARY);
   std::string tokens = "0";
   for (int i = 0; i < 29; ++i) tokens += " 1";
-  const CommandResult result =
-      kvcheck.run_words({"audit", "gen:deep:1:context64", "--tokens", tokens, "--schedule", "29+1",
-                         "--step", "2"});
+  const CommandResult result = kvcheck.run_words(
+      {"audit", "gen:deep:1:context64", "--tokens", tokens, "--schedule", "29+1", "--step", "2"});
   EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
   EXPECT_THAT(result.out, HasSubstr("\n    ... 22 rows ...\n"));
   EXPECT_THAT(result.out, HasSubstr("... 14 numbers ...\n"));
@@ -238,8 +237,7 @@ TEST(CliAudit, a_large_step_is_cut_and_says_so) {
 
 TEST(CliAudit, a_step_that_there_is_not_is_refused) {
   const TestCommand kvcheck(KVCHECK_BINARY);
-  EXPECT_EQ(complaint(audit(kvcheck, {"--step", "5"})),
-            "--step: step, expected 1 to 4, got 5");
+  EXPECT_EQ(complaint(audit(kvcheck, {"--step", "5"})), "--step: step, expected 1 to 4, got 5");
   EXPECT_EQ(complaint(audit(kvcheck, {"--step", "0"})),
             "--step: bad value, expected a whole number from 1, got 0");
 }

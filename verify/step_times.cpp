@@ -73,7 +73,10 @@ StepTimes measure_steps(Engine& engine, const std::vector<int>& lengths, double 
         [&] { engine.feed(id, prefix.last(1), Rows::last, logits); });
     engine.truncate(id, held);
     time.uncached = time_of(
-        share, [] {}, [&] { engine.full({prefix, 1}, Rows::last, logits); });
+        share, [] {},
+        [&] {
+          engine.full({prefix, 1}, Rows::last, logits);
+        });
     times.steps.push_back(time);
   }
   engine.close(id);
