@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Formulas of work and bytes against the running engine.
 #include "engine/cost.h"
 
 #include <gmock/gmock.h>

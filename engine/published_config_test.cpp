@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Shape facts of published configurations, and what is wrong with bad ones.
 #include "engine/published_config.h"
 
 #include <gmock/gmock.h>
