@@ -90,8 +90,7 @@ Work layer_work(const Config& c, const LayerRows& rows) {
   work.mlp = asked * width * c.mlp_width * (gated ? 3 : 2);
   work.rest = (all + asked) * norm_operations(c.norm, width) +
               rows.together * (bias_operations(c, rows) + head_operations(c, rows)) +
-              score_operations(c, rows) + asked * width * 2 +
-              asked * c.mlp_width * (gated ? 4 : 8);
+              score_operations(c, rows) + asked * width * 2 + asked * c.mlp_width * (gated ? 4 : 8);
   return work;
 }
 

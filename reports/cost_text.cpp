@@ -42,8 +42,7 @@ std::string shape(std::int64_t batch, std::vector<std::int64_t> sizes) {
 // Of keys that the queries of a phase see, in a layer without a window.
 std::string scores_shape(const Config& c, const Phase& phase) {
   const Count pairs = visible_pairs(phase.held, phase.tokens, 0);
-  std::string text =
-      shape(phase.sequences, {c.query_heads, phase.tokens, phase.length()});
+  std::string text = shape(phase.sequences, {c.query_heads, phase.tokens, phase.length()});
   if (phase.tokens > 1) {
     text += fmt::format(", {} of {} pairs", grouped(pairs),
                         grouped(Count(phase.tokens) * phase.length()));
@@ -82,8 +81,7 @@ std::string shapes(const CostReport& report) {
   line("cached keys, values", [&](const Phase& phase) { return cache_shape(c, phase); });
   line("scores", [&](const Phase& phase) { return scores_shape(c, phase); });
   rows("MLP", {c.mlp_width});
-  line("logits",
-       [&](const Phase& phase) { return shape(phase.sequences, {1, c.vocabulary}); });
+  line("logits", [&](const Phase& phase) { return shape(phase.sequences, {1, c.vocabulary}); });
   std::string text = "\n" + table.text();
   const auto windows = std::ranges::count_if(c.windows, [](int window) { return window > 0; });
   if (windows > 0) {
@@ -131,8 +129,13 @@ std::vector<std::string> work_cells(const std::string& what, const Work& work, b
   const auto cell = [&](Count count) {
     return inside && count == 0 ? std::string() : grouped(count);
   };
-  return {what,           cell(work.projections),       cell(work.attention), cell(work.mlp),
-          cell(work.output), grouped(work.multiply_adds()), grouped(work.rest)};
+  return {what,
+          cell(work.projections),
+          cell(work.attention),
+          cell(work.mlp),
+          cell(work.output),
+          grouped(work.multiply_adds()),
+          grouped(work.rest)};
 }
 
 std::string counted_text(const Work& formula, const std::optional<Work>& counted) {
@@ -288,8 +291,11 @@ std::string faster_from(const StepTimes& times) {
       from = step.length;
     }
   }
-  if (from == 0) return "  at the longest of these the cached step was not the faster one by a tenth\n";
-  return fmt::format("  of the lengths measured, the cached step was faster by a tenth or more from {} on\n", from);
+  if (from == 0)
+    return "  at the longest of these the cached step was not the faster one by a tenth\n";
+  return fmt::format(
+      "  of the lengths measured, the cached step was faster by a tenth or more from {} on\n",
+      from);
 }
 
 }  // namespace

@@ -178,6 +178,7 @@ void define_cost(CLI::App& app, CostArguments& to) {
   cost.add_flag("--measure", to.measure, "take the time of steps on this machine");
   add_number<double>(cost, "--time", to.time_seconds, {}, "a number of seconds",
                      "seconds for measuring (default: 10)");
+  cost.add_option("--csv", to.csv, "new file for the work of each phase and layer");
 }
 
 void define_inspect(CLI::App& app, InspectArguments& to) {

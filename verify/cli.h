@@ -64,6 +64,7 @@ struct CostArguments {
   std::string scalar;                   // empty: f32, or bf16 where there are no weights
   bool measure = false;
   std::optional<double> time_seconds;  // of measuring
+  std::string csv;                     // new file; empty: none
 };
 
 struct InspectArguments {

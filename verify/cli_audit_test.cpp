@@ -171,11 +171,16 @@ TEST(CliAudit, every_number_of_one_step_is_shown) {
   EXPECT_THAT(result.out, HasSubstr("\nfeed 3, tokens 4, row 2\n"));
   std::size_t at = 0;
   for (const std::string title :
-       {"embedding", "projection of query, key and value", "append: the rows of the cache",
-        "scores: query x key", "softmax: how much", "context: the sum", "residual: what attention",
-        "MLP, and the residual", "layer 1\n", "logits"}) {
-    const std::size_t next =
-        result.out.find("\n" + std::string(title == "layer 1\n" ? "" : "  ") + title, at);
+       {"\n  embedding\n    embedding ", "\nlayer 0\n",
+        "\n  projection of query, key and value\n    normed ",
+        "\n  append: the rows of the cache, as they are read\n    stored key, row 0",
+        "\n  scores: query x key, scaled\n    scores, head 0 ",
+        "\n  softmax: how much of each row\n    probabilities, head 0 ",
+        "\n  context: the sum of values\n    context, heads 0 to 1 ",
+        "\n  residual: what attention adds\n    attention output ",
+        "\n  MLP, and the residual it adds to\n    normed ",
+        "\nlayer 1\n  projection of query, key and value\n", "\n  logits\n    normed "}) {
+    const std::size_t next = result.out.find(title, at);
     ASSERT_NE(next, std::string::npos) << title;
     at = next;
   }
@@ -222,6 +227,7 @@ TEST(CliAudit, a_large_step_is_cut_and_says_so) {
   // A window of 20 rows has fewer to leave out.
   Config config = generate_model("gen:deep:1:context64").config;
   config.windows.assign(config.windows.size(), 20);
+  config.query_heads = config.kv_heads = 2;
   save_model(kvcheck / "model", random_model(config, WeightScales{}, 1));
   const CommandResult windowed = kvcheck.run_words(
       {"audit", "model", "--tokens", tokens, "--schedule", "29+1", "--step", "2"});

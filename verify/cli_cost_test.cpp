@@ -58,6 +58,26 @@ TEST(CliCost, past_the_context_it_is_on_paper) {
   EXPECT_THAT(result.out, ContainsRegex("\n    all +[0-9,]+ .* -\n"));
 }
 
+TEST(CliCost, rows_of_a_file_are_those_of_the_table) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  EXPECT_EQ(kvcheck.run("cost chapter8 --csv cost.csv").exit_code, kExitAgree);
+  const std::vector<std::string> lines = split(read_bytes(kvcheck / "cost.csv"), '\n');
+  ASSERT_EQ(lines.size(), 10U);
+  EXPECT_EQ(lines[0],
+            "phase,length,sequences,layer,projections,attention,mlp,output,other_operations,"
+            "counted");
+  EXPECT_EQ(lines[1], "prefill,4,1,0,256,80,256,0,732,equal");
+  EXPECT_EQ(lines[6], "decode,4,1,,0,0,0,32,45,equal");
+  EXPECT_EQ(lines[8], "uncached,4,1,1,160,32,64,0,309,equal");
+  EXPECT_EQ(complaint(kvcheck.run("cost chapter8 --csv cost.csv")),
+            "--csv: output, expected a new file, got cost.csv");
+  const CommandResult published =
+      kvcheck.run_words({"cost", kPublished + "llama-3-8b", "--csv", "paper.csv"});
+  EXPECT_EQ(published.exit_code, kExitAgree) << everything(published);
+  EXPECT_THAT(read_bytes(kvcheck / "paper.csv"),
+              HasSubstr("\ndecode,8192,1,31,41943040,67108864,176160768,0,,\n"));
+}
+
 TEST(CliCost, one_token_does_not_pay) {
   const TestCommand kvcheck(KVCHECK_BINARY);
   const CommandResult result = kvcheck.run("cost gen:single-context:1");
@@ -134,6 +154,11 @@ TEST(CliCost, large_questions_take_no_memory) {
     const CommandResult result = kvcheck.run("cost " + options);
     EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
   }
+  // The counting engine would set the whole context aside for each sequence.
+  EXPECT_THAT(kvcheck.run("cost gen:wide:1:context65536 --context 8 --batch 2").out,
+              HasSubstr("by formula only: nothing was counted\n"));
+  EXPECT_THAT(kvcheck.run("cost gen:wide:1:context65536 --context 8").out,
+              HasSubstr("counted in the running engine at 8 tokens"));
   const CommandResult result =
       kvcheck.run_words({"cost", kPublished + "llama-3-8b", "--context", "1000000000"});
   EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);

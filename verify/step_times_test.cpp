@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Fits of times whose power is known, and that every length is measured.
 #include "verify/step_times.h"
 
 #include <gtest/gtest.h>
