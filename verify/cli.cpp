@@ -172,8 +172,10 @@ void define_generate(CLI::App& app, GenerateArguments& to, std::optional<std::ui
   };
   repeated("--prompt", to.prompts, "ids or words, separated by blanks; repeated: a batch");
   repeated("--tokens", to.tokens, "ids, separated by commas; repeated: a batch");
-  generate.add_option("--batch", to.batch, "file with a prompt a line, @N before it to join later");
-  generate.add_option("--join", to.join, "step at which each request joins, as in 0,0,2");
+  generate.add_option("--batch", to.batch,
+                      "file with a prompt a line; after @N it joins N steps later");
+  generate.add_option("--join", to.join,
+                      "steps that each request waits before it joins, as in 0,0,2");
   generate
       .add_option("--policy", to.policy,
                   "greedy, or any of temperature:T,top-k:K,top-p:P,min-p:P,penalty:R")

@@ -85,7 +85,7 @@ struct GenerateArguments {
   std::vector<std::string> prompts;  // ids or words, each a request
   std::vector<std::string> tokens;   // ids joined by commas, likewise
   std::string batch;                 // file with a request a line
-  std::string join;                  // steps, one a request, joined by commas
+  std::string join;                  // steps to wait, one a request, joined by commas
   std::string policy = "greedy";
   std::string eos;  // empty: the vocabulary's <eos>
   std::string cache = "both";

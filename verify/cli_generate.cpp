@@ -44,12 +44,11 @@ Enum choice(std::string_view text, std::string_view option) {
 
 // ---- Requests
 
+// At least one: there is no text without any.
 std::vector<Prompt> parse(std::string_view text, std::string_view where, const ModelData& model) {
   const Config& config = model.weights.config;
-  auto prompts = parse_sequences(text, where, model.words, config.vocabulary,
-                                 static_cast<std::size_t>(config.context));
-  if (prompts.empty()) throw bad_input({where, "no tokens", "at least 1", "0"});
-  return prompts;
+  return parse_sequences(text, where, model.words, config.vocabulary,
+                         static_cast<std::size_t>(config.context));
 }
 
 Prompt parse_one(std::string_view text, std::string_view where, const ModelData& model) {
@@ -73,7 +72,7 @@ struct Asked {
   int join = 0;
 };
 
-// A prompt a line; "@N " before it says at which step it joins. The lines keep their numbers.
+// A prompt a line; "@N " before it says how many steps it waits. The lines keep their numbers.
 std::vector<Asked> read_batch(const std::string& path, const ModelData& model) {
   const std::string where = path_text(path);
   const std::string text = read_text(path);
@@ -83,19 +82,16 @@ std::vector<Asked> read_batch(const std::string& path, const ModelData& model) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     std::string line = text.substr(at, end - at);
     at = end + 1;
+    if (line.starts_with("# ") || line.find_first_not_of(" \t\r") == line.npos) continue;
     Asked one;
     if (line.starts_with('@')) {
       const std::size_t blank = std::min(line.find(' '), line.size());
       one.join = parse_join(std::string_view(line).substr(1, blank - 1),
                             fmt::format("{}:{}", where, number + 1));
       line.erase(0, blank);
-      if (line.find_first_not_of(" \t\r") == line.npos) line = "#";  // complains about the line
+      if (line.find_first_not_of(" \t\r") == line.npos) line = "@";  // no token: the line is named
     }
-    const auto prompts = parse_sequences(std::string(number, '\n') + line, where, model.words,
-                                         model.weights.config.vocabulary,
-                                         static_cast<std::size_t>(model.weights.config.context));
-    if (prompts.empty()) continue;
-    one.prompt = prompts.front();
+    one.prompt = parse(std::string(number, '\n') + line, where, model).front();
     asked.push_back(std::move(one));
   }
   if (asked.empty()) throw bad_input({where, "no requests", "a prompt a line", "none"});

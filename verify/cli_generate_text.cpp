@@ -184,9 +184,9 @@ std::string batch_table(const std::vector<GenerationShown>& requests, const Mode
     prompt_width = std::max(prompt_width, prompt_text(shown).size());
     returned_width = std::max(returned_width, tokens_returned(longer(shown), model).size());
   }
-  std::string text =
-      fmt::format("{:>7}  {:<{}}  {:>5}  {:>4}  {:<{}}  {:<7}  {}\n", "request", "prompt",
-                  prompt_width, "first", "last", "returned", returned_width, "stopped", "alone");
+  std::string text = fmt::format("{:>7}  {:<{}}  {:>5}  {:>4}  {:<{}}  {:<7}  {}\n", "request",
+                                 "prompt", prompt_width, "first", "last", "returned",
+                                 returned_width, "stopped", "without a cache");
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const GenerationShown& shown = requests[i];
     const Generation& run = longer(shown);
@@ -212,9 +212,11 @@ std::string shapes_table(int step, const StepShapes* uncached, const StepShapes*
     });
     return found == shapes->end() ? std::string("-") : to_text(*found);
   };
-  std::string text = fmt::format("\nshapes of step {}\n{:>5}  {:<18}", step + 1, "layer", "tensor");
-  if (uncached != nullptr) text += fmt::format("  {:<20}", "without a cache");
-  text += cached != nullptr ? "  with a cache\n" : "\n";
+  std::string text =
+      fmt::format("\nshapes of step {}\n{:>5}  {:<18}  ", step + 1, "layer", "tensor");
+  text += uncached == nullptr ? "with a cache\n"
+          : cached == nullptr ? "without a cache\n"
+                              : "without a cache       with a cache\n";
   for (const SiteShape& shape : order) {
     std::string line = fmt::format(
         "{:>5}  {:<18}", shape.layer < 0 ? "" : fmt::format("{}", shape.layer), name(shape.site));

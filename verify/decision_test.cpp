@@ -54,7 +54,7 @@ TEST(Decision, of_a_draw_is_its_distance_to_the_other_tokens_interval) {
 
 TEST(Decision, of_top_k_is_the_distance_to_the_last_that_stays) {
   // Token 1 stays, then token 2: they are 0.1 apart, and move by 0.1.
-  const Decision cut = compared("top-k:2", {0, 1, 0.9}, {0, 0.95, 1}, place_within(0.9, 1));
+  const Decision cut = compared("top-k:2", {2, 1, 0.9}, {2, 0.95, 1}, place_within(0.9, 1));
   EXPECT_EQ(cut.by, "cut of top-k");
   EXPECT_NEAR(cut.margin, 0.1, 1e-12);
   EXPECT_NEAR(cut.change, 0.2, 1e-12);
