@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 
+#include "engine/counted.h"
 #include "engine/error.h"
 #include "engine/tokens.h"
 
@@ -444,5 +445,6 @@ void Cached<T>::observe(Site site, int layer, View<T> view) const {
 
 template class Cached<float>;
 template class Cached<double>;
+template class Cached<Counted>;
 
 }  // namespace kvcheck

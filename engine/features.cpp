@@ -80,13 +80,18 @@ constexpr std::array kRows{
         [](Config& c) { c.rotary_dimensions = 2; }},
     Row{Feature::two_bases, "two-bases",
         [](const Config& c) {
-          return c.rotary_bases().size() > 1 &&
+          return c.rotary_bases().size() > 1 && c.rotated() > 2 &&
                  any_window(c, [](int window, int) { return window > 0; });
         },
         [](Config& c) {
           c.rotary_base_windowed = 100;
           c.windows[0] = kWindow;
         }},
+    Row{Feature::frequencies, "frequencies",
+        [](const Config& c) { return c.positions == Positions::rotary && c.rotated() > 2; },
+        [](Config&) {}},
+    Row{Feature::two_tokens, "two-tokens", [](const Config& c) { return c.vocabulary > 1; },
+        [](Config&) {}},
 };
 static_assert(kRows.size() == static_cast<std::size_t>(Feature::count));
 

@@ -29,6 +29,8 @@ enum class Feature : std::uint8_t {
   embedding_scale,  // factor on the embedding other than 1
   partial_rotary,   // rotary positions of some dimensions only
   two_bases,        // another rotary base in layers with a window
+  frequencies,      // several rotary frequencies; the first one is the same for every base
+  two_tokens,       // several tokens: with one, rows of equal positions are equal
   count,
 };
 

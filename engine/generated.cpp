@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "gen:";
 constexpr std::string_view kNameForm = "gen:FAMILY:SEED";
+constexpr std::string_view kContextPrefix = "context";  // of a name's last part
 constexpr std::string_view kLayerPrefix = "layers.";  // of a tensor's name
 
 // Shapes. Everything small, so that one model's thousands of prefixes take a blink, and no two
@@ -393,6 +394,17 @@ std::uint64_t seed_named(std::string_view name, std::string_view text) {
   return seed;
 }
 
+int context_named(std::string_view name, std::string_view text) {
+  const std::string_view digits = text.substr(std::min(kContextPrefix.size(), text.size()));
+  int context = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), context);
+  const bool is_so = fmt::format("{}{}", kContextPrefix, context) == text;
+  if (is_so && context >= 1 && context <= kNamedContextMax) return context;
+  throw bad_input({one_line(name), "bad context",
+                   fmt::format("{}1 to {}{}", kContextPrefix, kContextPrefix, kNamedContextMax),
+                   one_line(text)});
+}
+
 }  // namespace
 
 std::span<const Family> families() { return kFamilies; }
@@ -407,10 +419,16 @@ Model<float> random_model(const Config& config, const WeightScales& scales, std:
   return model;
 }
 
-Model<float> generate_model(const Family& family, std::uint64_t seed) {
-  const std::uint64_t own = family_seed(family, seed);
+Model<float> generate_model(const GeneratedName& name) {
+  const std::uint64_t own = family_seed(*name.family, name.seed);
   Draw draw{.seed = own, .stream = stream_of("config")};
-  return random_model(family.config(draw), family.scales, own);
+  Config config = name.family->config(draw);
+  if (name.context > 0) config.context = name.context;
+  return random_model(config, name.family->scales, own);
+}
+
+Model<float> generate_model(const Family& family, std::uint64_t seed) {
+  return generate_model({&family, seed});
 }
 
 bool is_generated_name(std::string_view name) {
@@ -428,13 +446,18 @@ GeneratedName parse_generated_name(std::string_view name) {
   const Family& family = family_named(name, rest.substr(0, colon));
   if (colon == std::string_view::npos)
     throw bad_input({one_line(name), "missing seed", kNameForm, name});
-  return {&family, seed_named(name, rest.substr(colon + 1))};
+  const std::string_view numbers = rest.substr(colon + 1);
+  const std::size_t next = numbers.find(':');
+  GeneratedName parsed{&family, seed_named(name, numbers.substr(0, next))};
+  if (next != std::string_view::npos) {
+    parsed.context = context_named(name, numbers.substr(next + 1));
+  }
+  return parsed;
 }
 
 Model<float> generate_model(std::string_view name) {
   if (is_tiny_name(name)) return tiny_model(name);
-  const GeneratedName parsed = parse_generated_name(name);
-  return generate_model(*parsed.family, parsed.seed);
+  return generate_model(parse_generated_name(name));
 }
 
 std::vector<std::string> default_set(std::uint64_t seed) {

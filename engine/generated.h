@@ -57,19 +57,25 @@ struct Family {
 
 [[nodiscard]] Model<float> generate_model(const Family& family, std::uint64_t seed);
 
-// A model's name: gen:FAMILY:SEED.
+// Longest context that a name may ask for.
+inline constexpr int kNamedContextMax = 1 << 16;
+
+// A model's name: gen:FAMILY:SEED, or gen:FAMILY:SEED:contextN for the same shape and weights with
+// another context (learned positions beyond the family's own are drawn on).
 struct GeneratedName {
   const Family* family;
   std::uint64_t seed;
+  int context = 0;  // 0: the family's own
 };
 
 // Whether the name claims to be a generated model's, of a family or of features.h; it may still be
 // a bad one.
 [[nodiscard]] bool is_generated_name(std::string_view name);
 [[nodiscard]] std::string generated_name(const Family& family, std::uint64_t seed);
-// Both throw Error unless the name is just what generated_name(), or tiny_name(), would write; only
-// a family's has parts.
+// Both throw Error unless the name is just what generated_name(), or tiny_name(), would write,
+// perhaps with a context; only a family's has parts.
 [[nodiscard]] GeneratedName parse_generated_name(std::string_view name);
+[[nodiscard]] Model<float> generate_model(const GeneratedName& name);
 [[nodiscard]] Model<float> generate_model(std::string_view name);
 
 // How many generated models a run without a model checks.

@@ -438,12 +438,40 @@ TEST(Generated, bad_names_say_what_is_wrong) {
 
 TEST(Generated, bad_seeds_say_what_is_wrong) {
   for (const std::string seed :
-       {"", "x", "7x", "-1", "+1", " 1", "1 ", "07", "1.0", "0x1", "1:2", "18446744073709551616"}) {
+       {"", "x", "7x", "-1", "+1", " 1", "1 ", "07", "1.0", "0x1", "18446744073709551616"}) {
     const std::string name = "gen:plain:" + seed;
     EXPECT_EQ(error_of(name),
               fmt::format("{}: bad seed, expected a number from 0 to 18446744073709551615 without "
                           "leading zeros, got {}",
                           name, seed));
+  }
+}
+
+TEST(Generated, a_name_may_ask_for_another_context) {
+  const Model<float> own = generate_model("gen:wide:3");
+  const Model<float> longer = generate_model("gen:wide:3:context512");
+  EXPECT_EQ(longer.config.context, 512);
+  EXPECT_NE(own.config.context, 512);
+  Config config = longer.config;
+  config.context = own.config.context;
+  EXPECT_EQ(config, own.config);
+  EXPECT_EQ(longer.embedding, own.embedding);
+  EXPECT_EQ(longer.layers[1].mlp_down.weight, own.layers[1].mlp_down.weight);
+  // Learned positions go on where the family's own end.
+  const Model<float> few = generate_model("gen:deep:1");
+  const Model<float> many = generate_model("gen:deep:1:context65536");
+  EXPECT_EQ(many.positions.topRows(few.positions.rows()), few.positions);
+  EXPECT_EQ(parse_generated_name("gen:wide:3:context512").context, 512);
+  EXPECT_EQ(parse_generated_name("gen:wide:3").context, 0);
+}
+
+TEST(Generated, bad_contexts_say_what_is_wrong) {
+  for (const std::string context : {"", "2", "context", "context0", "context07", "context65537",
+                                    "context-1", "context99999999999", "context8:1", "Context8"}) {
+    const std::string name = "gen:plain:1:" + context;
+    EXPECT_EQ(error_of(name),
+              fmt::format("{}: bad context, expected context1 to context65536, got {}", name,
+                          context));
   }
 }
 

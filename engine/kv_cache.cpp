@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/counted.h"
 #include "engine/error.h"
 
 namespace kvcheck {
@@ -167,5 +168,6 @@ bool KvCache<T>::poison_intact(int layer) const {
 
 template class KvCache<float>;
 template class KvCache<double>;
+template class KvCache<Counted>;
 
 }  // namespace kvcheck

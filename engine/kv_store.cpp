@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "engine/counted.h"
 #include "engine/error.h"
 
 namespace kvcheck {
@@ -21,6 +22,10 @@ struct BitsOf<float> {
 };
 template <>
 struct BitsOf<double> {
+  using Type = std::uint64_t;
+};
+template <>
+struct BitsOf<Counted> {
   using Type = std::uint64_t;
 };
 
@@ -139,5 +144,6 @@ bool KvStore<T>::guards_intact() const {
 
 template class KvStore<float>;
 template class KvStore<double>;
+template class KvStore<Counted>;
 
 }  // namespace kvcheck

@@ -4,6 +4,7 @@
 
 #include <Eigen/Core>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -115,10 +116,13 @@ void decode(RowFormat format, const std::byte* from, std::span<T> row) {
 template <Scalar T>
 void round_row(RowFormat format, std::span<T> row) {
   if (format == RowFormat::native) return;
-  std::vector<std::byte> stored(
-      static_cast<std::size_t>(row_bytes<T>(format, static_cast<int>(row.size()))));
-  encode<T>(format, row, stored.data());
-  decode<T>(format, stored.data(), row);
+  const auto bytes = static_cast<std::size_t>(row_bytes<T>(format, static_cast<int>(row.size())));
+  // Noise floors round every row several times; rows of usual models need no memory for it.
+  std::array<std::byte, 512> usual;
+  std::vector<std::byte> long_row(bytes > usual.size() ? bytes : 0);
+  std::byte* const stored = long_row.empty() ? usual.data() : long_row.data();
+  encode<T>(format, row, stored);
+  decode<T>(format, stored, row);
 }
 
 template std::int64_t row_bytes<float>(RowFormat, int);

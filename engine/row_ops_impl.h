@@ -277,9 +277,29 @@ void lower(std::span<const T> slopes, std::span<const std::int64_t> distances, i
   }
 }
 
+// Of one sequence: keys side by side.
+template <Scalar T>
+void scores_of_one(Heads heads, View<const T> query, View<const T> key, VisibleTokens visible,
+                   T scale, T* out) {
+  const int size = heads.head_size;
+  for (int h = 0; h < heads.query_heads; ++h, out += visible.count()) {
+    const int kv = h / (heads.query_heads / heads.kv_heads);
+    chunks(visible.count(), [&](auto width, int k) {
+      constexpr int W = decltype(width)::value;
+      Lanes<T, W> sum = Lanes<T, W>::Constant(T(0));
+      for (int d = 0; d < size; ++d) {
+        sum += lanes<W>(key.feature(kv * size + d) + visible.first + k) *
+               query.feature(h * size + d)[visible.last];
+      }
+      lanes<W>(out + k) = sum * scale;
+    });
+  }
+}
+
 template <Scalar T>
 void scores(Heads heads, BlockShape shape, View<const T> query, View<const T> key,
             VisibleTokens visible, T scale, T* out) {
+  if (shape.sequences == 1) return scores_of_one(heads, query, key, visible, scale, out);
   const int lanes_count = shape.sequences;
   const int keys = visible.count();
   for (int h = 0; h < heads.query_heads; ++h) {
@@ -324,8 +344,34 @@ void divide_by_sum(int keys, int lanes_count, T* scores) {
   });
 }
 
+// Of one sequence. The largest is the same in any order; sums are added up key by key, those of
+// several heads side by side.
+template <Scalar T>
+void softmax_of_one(int heads, int keys, T* scores) {
+  for (int h = 0; h < heads; ++h) {
+    T* const row = scores + h * keys;
+    T largest = row[0];
+    for (int k = 1; k < keys; ++k) largest = largest < row[k] ? row[k] : largest;
+    for (int k = 0; k < keys; ++k) row[k] = row[k] - largest;
+  }
+  for (int i = 0; i < heads * keys; ++i) scores[i] = exponential<T>(scores[i]);
+  chunks(heads, [&](auto width, int h) {
+    constexpr int W = decltype(width)::value;
+    T* const first = scores + h * keys;
+    T sum[W];
+    for (int j = 0; j < W; ++j) sum[j] = T(0);
+    for (int k = 0; k < keys; ++k) {
+      for (int j = 0; j < W; ++j) sum[j] = sum[j] + first[j * keys + k];
+    }
+    for (int j = 0; j < W; ++j) {
+      for (int k = 0; k < keys; ++k) first[j * keys + k] = first[j * keys + k] / sum[j];
+    }
+  });
+}
+
 template <Scalar T>
 void softmax(int heads, int keys, int lanes_count, T* scores) {
+  if (lanes_count == 1) return softmax_of_one(heads, keys, scores);
   const int size = keys * lanes_count;
   for (int h = 0; h < heads; ++h) subtract_largest(keys, lanes_count, scores + h * size);
   // Of all heads in one go: a few keys would not fill a register.
@@ -333,9 +379,31 @@ void softmax(int heads, int keys, int lanes_count, T* scores) {
   for (int h = 0; h < heads; ++h) divide_by_sum(keys, lanes_count, scores + h * size);
 }
 
+// Of one sequence: dimensions of a head side by side.
+template <Scalar T>
+void mix_of_one(Heads heads, const T* probabilities, View<const T> value, VisibleTokens visible,
+                View<T> out) {
+  const int keys = visible.count();
+  for (int h = 0; h < heads.query_heads; ++h) {
+    const int kv = h / (heads.query_heads / heads.kv_heads);
+    const T* const p = probabilities + h * keys;
+    chunks(heads.head_size, [&](auto width, int d) {
+      constexpr int W = decltype(width)::value;
+      const T* const v = value.feature(kv * heads.head_size + d) + visible.first;
+      T sum[W];
+      for (int j = 0; j < W; ++j) sum[j] = T(0);
+      for (int k = 0; k < keys; ++k) {
+        for (int j = 0; j < W; ++j) sum[j] = sum[j] + p[k] * v[j * value.stride + k];
+      }
+      for (int j = 0; j < W; ++j) out.feature(h * heads.head_size + d + j)[visible.last] = sum[j];
+    });
+  }
+}
+
 template <Scalar T>
 void mix(Heads heads, BlockShape shape, const T* probabilities, View<const T> value,
          VisibleTokens visible, View<T> out) {
+  if (shape.sequences == 1) return mix_of_one(heads, probabilities, value, visible, out);
   const int lanes_count = shape.sequences;
   const int keys = visible.count();
   for (int h = 0; h < heads.query_heads; ++h) {
@@ -378,12 +446,14 @@ void cached_mix(Heads heads, const T* probabilities, CachedRows<T> values, T* ou
     const T* p = probabilities + static_cast<std::ptrdiff_t>(h * values.slots.size());
     const T* base = values.base + values.kv_head_of[static_cast<std::size_t>(h)] * size;
     T* to = out + h * size;
-    for (int d = 0; d < size; ++d) to[d] = T(0);
-    for (std::size_t i = 0; i < values.slots.size(); ++i) {
-      const T* v = base + values.slots[i] * values.stride;
-      const T weight = p[i];
-      for (int d = 0; d < size; ++d) to[d] = to[d] + weight * v[d];
-    }
+    chunks(size, [&](auto width, int d) {
+      constexpr int W = decltype(width)::value;
+      Lanes<T, W> sum = Lanes<T, W>::Constant(T(0));
+      for (std::size_t i = 0; i < values.slots.size(); ++i) {
+        sum += lanes<W>(base + values.slots[i] * values.stride + d) * p[i];
+      }
+      lanes<W>(to + d) = sum;
+    });
   }
 }
 

@@ -5,15 +5,27 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
+
+#include "engine/cost.h"
 
 namespace kvcheck {
 
-std::string grouped(std::int64_t number) {
-  std::string text = fmt::format("{}", number);
-  const std::size_t first = number < 0 ? 1 : 0;
+namespace {
+
+// `first`: of the digits.
+std::string grouped(std::string text, std::size_t first) {
   for (std::size_t at = text.size(); at > first + 3;) text.insert(at -= 3, ",");
   return text;
 }
+
+}  // namespace
+
+std::string grouped(std::int64_t number) {
+  return grouped(fmt::format("{}", number), number < 0 ? 1 : 0);
+}
+
+std::string grouped(const Count& count) { return grouped(count.digits(), 0); }
 
 std::string three_digits(double number) {
   return std::isnan(number) ? "nan" : fmt::format("{:.3g}", number);

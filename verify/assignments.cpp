@@ -3,10 +3,12 @@
 #include "verify/assignments.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
 #include "engine/builtin.h"
+#include "engine/cost.h"
 #include "verify/exhaustive.h"
 
 namespace kvcheck {
@@ -82,6 +84,7 @@ class Planner {
     auto assignment = std::make_unique<Assignment>(
         Assignment{&run, &source, arithmetic, check.scalar.value_or(options_.scalar), {}});
     assignment->cache = options_.cache;
+    assignment->oracle = oracle(run.model.weights.config, source.tree);
     assignment->checks.push_back({&check, policy(check, subject)});
     if (check.probe == probe_prefixes) {
       for (const Check& other : checks()) {
@@ -90,6 +93,15 @@ class Planner {
       }
     }
     return assignment;
+  }
+
+  OracleChoice oracle(const Config& config, const PrefixTree& tree) const {
+    if (tree.whole_vocabulary() || tree.depth_max() == 0) return OracleChoice::per_prefix;
+    if (options_.oracle) return *options_.oracle;
+    const double sequences = static_cast<double>(tree.count()) / tree.depth_max();
+    const Count one = run_work(config, tree.depth_max(), 1).uncached;
+    return one.approximate() * sequences > kWorkPerPrefixMax ? OracleChoice::full
+                                                             : OracleChoice::per_prefix;
   }
 
   Policy policy(const Check& check, const Subject& subject) const {
@@ -149,6 +161,30 @@ void each_longest(const OperationSpace& space, int depth, std::size_t first, std
   });
 }
 
+struct Lengths {
+  int shortest = 1;
+  int longest = std::numeric_limits<int>::max();
+};
+
+std::vector<Lengths> lengths_of_parts(const Assignment& assignment) {
+  const PrefixTree& tree = assignment.source->tree;
+  const bool cut = assignment.checks.front().check->probe == probe_prefixes &&
+                   assignment.oracle == OracleChoice::per_prefix && !tree.whole_vocabulary() &&
+                   tree.depth_max() >= kCutLength;
+  if (!cut) return {{}};
+  std::vector<Lengths> parts;
+  int before = 0;
+  for (int i = 1; i <= kLengthParts; ++i) {
+    // The work up to a length grows as its square.
+    const int end = i == kLengthParts
+                        ? tree.depth_max()
+                        : static_cast<int>(tree.depth_max() * std::sqrt(double(i) / kLengthParts));
+    parts.push_back({before + 1, end});
+    before = end;
+  }
+  return parts;
+}
+
 std::vector<Unit> cut_operations(const Assignment& assignment, std::size_t together) {
   std::vector<Unit> units;
   for (std::size_t first = 0; first < assignment.sequences; first += together) {
@@ -169,10 +205,15 @@ std::vector<Unit> cut(const Assignment& assignment, OperationChoice::Kind operat
   }
   const PrefixTree& tree = assignment.source->tree;
   const bool one_case_a_prefix = assignment.checks.front().check->group == Group::prefixes;
-  if (one_case_a_prefix && tree.count() <= kUnitPrefixes) return {{&assignment, {}, true}};
+  const std::vector<Lengths> lengths = lengths_of_parts(assignment);
+  if (one_case_a_prefix && tree.count() <= kUnitPrefixes && lengths.size() == 1) {
+    return {{&assignment, {}, true}};
+  }
   std::vector<Unit> units;
   for (const PrefixTree::Child& child : tree.children(tree.root())) {
-    units.push_back({&assignment, {child.token}, false});
+    for (const Lengths& part : lengths) {
+      units.push_back({&assignment, {child.token}, false, 0, 0, part.shortest, part.longest});
+    }
   }
   if (units.empty()) units.push_back({&assignment, {}, false});
   units.back().last = true;

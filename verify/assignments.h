@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct Assignment {
   // Sequences of operations instead of prefixes (then there is no source), and how many.
   std::optional<OperationSpace> space = {};
   std::size_t sequences = 0;
+  OracleChoice oracle = OracleChoice::per_prefix;
   bool last_of_model = false;  // nothing more is run on the model after it
 };
 
@@ -69,7 +71,15 @@ struct Unit {
   bool last;              // of its assignment
   std::size_t first = 0;  // of the sequences of operations that it runs
   std::size_t count = 0;
+  // Lengths of the prefixes that it visits.
+  int shortest = 1;
+  int longest = std::numeric_limits<int>::max();
 };
+
+// Walks over sequences at least so long are cut by length as well, into parts of about the same
+// work: recomputing a prefix costs as much as it is long.
+inline constexpr int kCutLength = 64;
+inline constexpr int kLengthParts = 4;
 
 // At least one, so that an assignment without prefixes is reported like every other.
 [[nodiscard]] std::vector<Unit> cut(const Assignment& assignment, OperationChoice::Kind operations);

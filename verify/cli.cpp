@@ -27,14 +27,15 @@
 namespace kvcheck {
 namespace {
 
-constexpr std::array<std::string_view, 7> kCommands{"verify",  "faults", "generate", "audit",
-                                                    "inspect", "repro",  "report"};
+constexpr std::array<std::string_view, 8> kCommands{"verify", "faults",  "generate", "audit",
+                                                    "cost",   "inspect", "repro",    "report"};
 
 struct Arguments {
   VerifyArguments verify;
   FaultsArguments faults;
   GenerateArguments generate;
   AuditArguments audit;
+  CostArguments cost;
   InspectArguments inspect;
   ReproArguments repro;
   ReportArguments report;
@@ -94,6 +95,9 @@ void define_verify(CLI::App& app, VerifyArguments& to, std::optional<std::uint64
   verify.add_option("--schedules", to.schedules,
                     "decode, single or all (default: all cuts up to 6 tokens, else decode and "
                     "single)");
+  verify.add_option("--oracle", to.oracle,
+                    "of prefixes that are not a whole vocabulary: per-prefix, a forward for each, "
+                    "or full, one for each sequence (default: by the work)");
   verify.add_option("--operations", to.operations,
                     "random:N, exhaustive:D, or none (default: random:16)");
   verify
@@ -154,6 +158,8 @@ void define_audit(CLI::App& app, AuditArguments& to) {
                    "SITE[row R][...]=VALUE instead of the cached run's own, as in "
                    "layer1.key[row 2][head 0][3]=0.5");
   audit.add_option("--trace", to.trace, "new file for every value, as CSV");
+  add_number<int>(audit, "--step", to.step, {1}, "a whole number from 1",
+                  "show every number of this feed, or operation, beside the uncached one");
   audit.add_option("--model", to.model, "where the model of a case is now");
 }
 
@@ -197,6 +203,39 @@ void define_generate(CLI::App& app, GenerateArguments& to, std::optional<std::ui
   generate.add_option("--csv", to.csv, "new file with a row for each step of each run");
 }
 
+void define_cost(CLI::App& app, CostArguments& to) {
+  CLI::App& cost = *app.add_subcommand("cost", "the work of decoding and the memory of its cache");
+  cost.add_option("MODEL", to.model,
+                  "bundled name, folder, gen:FAMILY:SEED[:contextN], or a folder with a "
+                  "config.json of Hugging Face's form and no weights")
+      ->capture_default_str();
+  constexpr std::int64_t kMost = 1'000'000'000'000'000'000;
+  const std::string whole = "a whole number from 1 to 10^18";
+  add_number<std::int64_t>(cost, "--context", to.context, {1, kMost}, whole,
+                           "tokens (default: the model's context; beyond it: on paper)");
+  add_number<std::int64_t>(cost, "--batch", to.batch, {1, kMost}, whole,
+                           "sequences of as many tokens side by side (default: 1)");
+  cost.add_option("--scalar", to.scalar,
+                  "f32 or f64 (default: f32); without weights bf16 (default) or f16, too");
+  cost.add_flag("--measure", to.measure, "take the time of steps on this machine");
+  add_number<double>(cost, "--time", to.time_seconds, {}, "a number of seconds",
+                     "seconds for measuring (default: 10)");
+}
+
+void define_inspect(CLI::App& app, InspectArguments& to) {
+  CLI::App& inspect = *app.add_subcommand("inspect", "what a model is and what its cache takes");
+  inspect.add_option("MODEL", to.model, "bundled name, folder, or gen:FAMILY:SEED[:contextN]")
+      ->required();
+  inspect.add_option("--rows", to.rows,
+                     "ids or words: feed them, and show every K/V row after each step");
+  inspect.add_option("--schedule", to.schedule,
+                     "how they are fed, as in 2+1+1 (default: one at a time)");
+  inspect.add_option("--cache-kind", to.cache_kind,
+                     "flat (default), growing, ring, paged[:B], padded-left, padded-right, bf16, "
+                     "f16 or int8");
+  inspect.add_option("--scalar", to.scalar, "f32 (default) or f64");
+}
+
 void define(CLI::App& app, Arguments& to, std::optional<std::uint64_t>& seed) {
   app.set_version_flag("--version", std::string("kvcheck ") + KVCHECK_VERSION);
   app.require_subcommand(1);
@@ -205,9 +244,8 @@ void define(CLI::App& app, Arguments& to, std::optional<std::uint64_t>& seed) {
   define_faults(app, to.faults, seed);
   define_generate(app, to.generate, seed);
   define_audit(app, to.audit);
-  CLI::App& inspect = *app.add_subcommand("inspect", "what a model is and what its cache takes");
-  inspect.add_option("MODEL", to.inspect.model, "bundled name, folder, or gen:FAMILY:SEED")
-      ->required();
+  define_cost(app, to.cost);
+  define_inspect(app, to.inspect);
   CLI::App& repro = *app.add_subcommand("repro", "run one case again");
   repro.add_option("CASE", to.repro.subject, "kv1:... token, or a case file")->required();
   repro.add_option("--model", to.repro.model, "where the model is now");
@@ -237,6 +275,7 @@ int run(const CLI::App& app, const Arguments& arguments, const std::vector<std::
   if (command == "faults") return run_faults(arguments.faults, words);
   if (command == "generate") return run_generate(arguments.generate);
   if (command == "audit") return run_audit(arguments.audit);
+  if (command == "cost") return run_cost(arguments.cost);
   if (command == "inspect") return run_inspect(arguments.inspect);
   if (command == "repro") return run_repro(arguments.repro);
   return run_report(arguments.report);

@@ -26,6 +26,7 @@ struct VerifyArguments {
   std::string model;  // empty: the default set
   std::string prefixes;
   std::string schedules;
+  std::string oracle;
   std::string operations;
   std::string cache_kind = "all";
   std::string arithmetic = "both";
@@ -56,8 +57,21 @@ struct FaultsArguments {
   std::string out;
 };
 
+struct CostArguments {
+  std::string model = "chapter8";
+  std::optional<std::int64_t> context;  // none: the model's
+  std::optional<std::int64_t> batch;    // none: one sequence
+  std::string scalar;                   // empty: f32, or bf16 where there are no weights
+  bool measure = false;
+  std::optional<double> time_seconds;  // of measuring
+};
+
 struct InspectArguments {
   std::string model;
+  std::string rows;        // tokens whose K/V rows are shown; empty: none
+  std::string schedule;    // empty: one token at a time
+  std::string cache_kind;  // empty: flat
+  std::string scalar;      // empty: f32
 };
 
 struct ReproArguments {
@@ -75,9 +89,10 @@ struct AuditArguments {
   std::string arithmetic;  // down to cache_kind: empty for the case's own
   std::string scalar;
   std::string cache_kind;
-  std::string set;    // a value, see set_value.h
-  std::string trace;  // file
-  std::string model;  // instead of the one that a case names
+  std::string set;          // a value, see set_value.h
+  std::string trace;        // file
+  std::optional<int> step;  // of which every number is shown, from 1
+  std::string model;        // instead of the one that a case names
 };
 
 struct GenerateArguments {
@@ -108,6 +123,7 @@ struct ReportArguments {
                              const std::vector<std::string>& command);
 [[nodiscard]] int run_faults(const FaultsArguments& arguments,
                              const std::vector<std::string>& command);
+[[nodiscard]] int run_cost(const CostArguments& arguments);
 [[nodiscard]] int run_inspect(const InspectArguments& arguments);
 [[nodiscard]] int run_repro(const ReproArguments& arguments);
 [[nodiscard]] int run_audit(const AuditArguments& arguments);

@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <numeric>
 #include <optional>
+#include <vector>
 
 #include "engine/echo.h"
 #include "engine/error.h"
-#include "engine/sequences.h"
 #include "reports/names.h"
 #include "reports/number_text.h"
+#include "reports/step_text.h"
 #include "reports/trace_row.h"
 #include "verify/audit.h"
 #include "verify/checks.h"
@@ -39,28 +39,14 @@ Enum choice(std::string_view text, std::string_view option) {
 
 // The tokens of a model, as a case of single steps or of the schedule.
 Case case_of_tokens(const AuditArguments& arguments, const ModelData& model) {
-  const Config& config = model.weights.config;
-  const auto sequences =
-      parse_sequences(arguments.tokens, "--tokens", model.words, config.vocabulary,
-                      static_cast<std::size_t>(config.context));
-  if (sequences.size() != 1) {
-    throw bad_input({"--tokens", "sequences", "one", fmt::format("{}", sequences.size())});
-  }
   Case subject{.check = "schedules",
                .model = arguments.subject,
                .model_hash = short_hash(model),
                .arithmetic = Arithmetic::row,
                .policy = Exact{},
-               .tokens = sequences.front(),
+               .tokens = one_sequence(arguments.tokens, "--tokens", model),
                .schedule = {}};
-  const int length = static_cast<int>(subject.tokens.size());
-  subject.schedule = arguments.schedule.empty() ? decode_schedule(length)
-                                                : parse_schedule(arguments.schedule, "--schedule");
-  if (std::accumulate(subject.schedule.begin(), subject.schedule.end(), std::int64_t{0}) !=
-      length) {
-    throw bad_input(
-        {"--schedule", "schedule", fmt::format("{} tokens in all", length), arguments.schedule});
-  }
+  subject.schedule = schedule_of(static_cast<int>(subject.tokens.size()), arguments.schedule);
   return subject;
 }
 
@@ -218,6 +204,27 @@ bool feeds_something(const Case& subject) {
          });
 }
 
+void require_step(const AuditArguments& arguments, const Case& subject) {
+  if (!arguments.step) return;
+  const std::size_t steps =
+      subject.operations.empty() ? subject.schedule.size() : subject.operations.size();
+  if (static_cast<std::size_t>(*arguments.step) <= steps) return;
+  throw bad_input({"--step", "step", steps == 1 ? "1" : fmt::format("1 to {}", steps),
+                   fmt::format("{}", *arguments.step)});
+}
+
+// Every number of the step, from 1.
+std::string one_step(const AuditResult& result, const Case& subject, int step,
+                     const ModelData& model, const std::vector<StepValue>& values) {
+  const auto of = std::ranges::find(result.steps, step - 1, &AuditSummary::step);
+  std::string text = fmt::format("\n{} {}", step_word(subject), step);
+  if (of != result.steps.end()) text += ", " + of->what;
+  if (values.empty()) return text + ": nothing was computed\n";
+  const int row = values.front().value.at.row;
+  if (row == values.back().value.at.row) text += fmt::format(", row {}", row);
+  return text + "\n" + step_text(model.weights.config, values);
+}
+
 // Nothing that is there is overwritten, whatever it is.
 void require_new_file(const std::string& path) {
   std::error_code unknown;
@@ -261,11 +268,16 @@ int run_audit(const AuditArguments& arguments) {
   }
   const bool asked = feeds_something(subject);
   std::optional<TraceWriter> trace;
+  std::vector<StepValue> values;
+  require_step(arguments, subject);
   if (!arguments.trace.empty()) {
     require_new_file(arguments.trace);
     trace.emplace(std::filesystem::path(arguments.trace));
+  }
+  if (trace || arguments.step) {
     options.trace = [&](int step, Site site, int layer, const AuditValue& value) {
-      trace->add(trace_row(step, site, layer, value));
+      if (trace) trace->add(trace_row(step, site, layer, value));
+      if (arguments.step == step + 1) values.push_back({site, layer, value});
     };
   }
   AuditResult result = audit(subject, model, factory, options);
@@ -282,8 +294,9 @@ int run_audit(const AuditArguments& arguments) {
     result.note = "no row of logits was compared";
   }
   if (trace) trace->commit();
-  std::string text =
-      header(arguments, subject, model) + table(result, subject) + steps(result, subject);
+  std::string text = header(arguments, subject, model);
+  text += arguments.step ? one_step(result, subject, *arguments.step, model, values)
+                         : table(result, subject) + steps(result, subject);
   if (!subject.fault.empty() && changes->changes() == 0) {
     text += "\nthe fault changed nothing in this case\n";
   }

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "engine/generated.h"
 #include "reports/trace_row.h"
 #include "verify/case_text.h"
 #include "verify/cli.h"
@@ -160,6 +161,79 @@ TEST(CliAudit, bad_input_is_one_line) {
   EXPECT_THAT(complaint(kvcheck.run_words({"audit", "kv1:x", "--schedule", "1"})),
               HasSubstr("--schedule: without tokens, expected --tokens, got 1"));
   EXPECT_EQ(files_in(kvcheck / "."), std::vector<std::string>{"there.csv"});
+}
+
+TEST(CliAudit, every_number_of_one_step_is_shown) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const CommandResult result =
+      kvcheck.run_words({"audit", "chapter8", "--tokens", "<bos> the cat sat", "--step", "3"});
+  EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
+  EXPECT_THAT(result.out, HasSubstr("\nfeed 3, tokens 4, row 2\n"));
+  std::size_t at = 0;
+  for (const std::string title :
+       {"embedding", "projection of query, key and value", "append: the rows of the cache",
+        "scores: query x key", "softmax: how much", "context: the sum", "residual: what attention",
+        "MLP, and the residual", "layer 1\n", "logits"}) {
+    const std::size_t next =
+        result.out.find("\n" + std::string(title == "layer 1\n" ? "" : "  ") + title, at);
+    ASSERT_NE(next, std::string::npos) << title;
+    at = next;
+  }
+  // Two screens; heads of two numbers share a line.
+  EXPECT_LT(split(result.out, '\n').size(), 80U);
+  EXPECT_THAT(result.out, ContainsRegex("\n    stored key, row 1, heads 0 to 1 +-0.5091 +-0.2096 +"
+                                        "-0.4827 +1.35 \\| +-0.5091 +-0.2096 +-0.4827 +1.35 +"
+                                        "same bits\n"));
+  EXPECT_THAT(result.out, ContainsRegex("\n    stored key, new row, heads 0 to 1 "));
+  EXPECT_THAT(result.out, ContainsRegex("\n    scores, head 1( +-?[0-9.e-]+){3} +\\|( "
+                                        "+-?[0-9.e-]+){3} +same bits\n"));
+  EXPECT_THAT(result.out, Not(HasSubstr("<- ")));
+  EXPECT_THAT(result.out, Not(HasSubstr("ratio  verdict")));
+}
+
+TEST(CliAudit, a_step_shows_what_a_fault_does_to_it) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const CommandResult result =
+      audit(kvcheck, {"--fault", "pos-decode-offset:onset2:amount-1", "--step", "3"});
+  EXPECT_EQ(result.exit_code, kExitDiverge) << everything(result);
+  EXPECT_THAT(result.out, ContainsRegex("\n    value, head 0 .* same bits\n"));
+  EXPECT_THAT(result.out, ContainsRegex("\n    key, head 0 .* <- [0-9.e-]+ apart, [0-9]+ ULPs\n"));
+  EXPECT_THAT(result.out, HasSubstr("first divergence: feed 3"));
+}
+
+TEST(CliAudit, a_step_of_several_rows_names_them) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const CommandResult result = audit(kvcheck, {"--schedule", "3+1", "--step", "1"});
+  EXPECT_THAT(result.out, HasSubstr("\nfeed 1, tokens 0 1 2\n"));
+  EXPECT_THAT(result.out, HasSubstr("\n    row 2: stored key, row 1, head 0 "));
+  EXPECT_THAT(result.out, HasSubstr("\n    row 2: stored key, new row, head 0 "));
+}
+
+TEST(CliAudit, a_large_step_is_cut_and_says_so) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  std::string tokens = "0";
+  for (int i = 0; i < 29; ++i) tokens += " 1";
+  const CommandResult result = kvcheck.run_words(
+      {"audit", "gen:deep:1:context64", "--tokens", tokens, "--schedule", "29+1", "--step", "2"});
+  EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
+  EXPECT_THAT(result.out, HasSubstr("\n    ... 22 rows ...\n"));
+  EXPECT_THAT(result.out, HasSubstr("... 14 numbers ...\n"));
+  EXPECT_THAT(result.out, HasSubstr("\n... 4 layers ...\n"));
+  // A window of 20 rows has fewer to leave out.
+  Config config = generate_model("gen:deep:1:context64").config;
+  config.windows.assign(config.windows.size(), 20);
+  save_model(kvcheck / "model", random_model(config, WeightScales{}, 1));
+  const CommandResult windowed = kvcheck.run_words(
+      {"audit", "model", "--tokens", tokens, "--schedule", "29+1", "--step", "2"});
+  EXPECT_EQ(windowed.exit_code, kExitAgree) << everything(windowed);
+  EXPECT_THAT(windowed.out, HasSubstr("\n    ... 14 rows ...\n"));
+}
+
+TEST(CliAudit, a_step_that_there_is_not_is_refused) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  EXPECT_EQ(complaint(audit(kvcheck, {"--step", "5"})), "--step: step, expected 1 to 4, got 5");
+  EXPECT_EQ(complaint(audit(kvcheck, {"--step", "0"})),
+            "--step: bad value, expected a whole number from 1, got 0");
 }
 
 }  // namespace

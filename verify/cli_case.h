@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/model_file.h"
@@ -12,6 +13,13 @@ namespace kvcheck {
 
 // The case of a kv1:... token or of a case file. Throws Error for anything else.
 [[nodiscard]] Case read_case(const std::string& subject);
+
+// The one sequence that the text of an option holds, as ids or words of the model. Throws Error
+// naming the option for anything else.
+[[nodiscard]] std::vector<int> one_sequence(const std::string& text, std::string_view option,
+                                            const ModelData& model);
+// How `length` tokens are fed: as `text`, the value of --schedule, says, or one at a time.
+[[nodiscard]] std::vector<int> schedule_of(int length, const std::string& text);
 
 // "0 2 4   (<bos> the cat)"
 [[nodiscard]] std::string tokens_text(const ModelData& model, const std::vector<int>& tokens);

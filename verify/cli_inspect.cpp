@@ -3,8 +3,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <optional>
+#include <utility>
+
 #include "engine/echo.h"
+#include "engine/error.h"
+#include "reports/cache_rows_text.h"
+#include "reports/names.h"
+#include "verify/cache_rows.h"
 #include "verify/cli.h"
+#include "verify/cli_case.h"
 #include "verify/models.h"
 
 namespace kvcheck {
@@ -97,11 +105,64 @@ std::string words_text(const std::vector<std::string>& words) {
   return text + "\n";
 }
 
+CacheRowsQuestion rows_question(const InspectArguments& arguments, const ModelData& model) {
+  const auto layers = static_cast<std::size_t>(model.weights.config.layers);
+  CacheRowsQuestion question{.tokens = one_sequence(arguments.rows, "--rows", model),
+                             .layers = [layers](int layer) {
+                               return kShownLayers.shows(static_cast<std::size_t>(layer), layers);
+                             }};
+  question.schedule = schedule_of(static_cast<int>(question.tokens.size()), arguments.schedule);
+  if (!arguments.cache_kind.empty()) {
+    question.kind = cache_kind(arguments.cache_kind, "--cache-kind");
+  }
+  if (!arguments.scalar.empty()) {
+    const std::optional<ScalarKind> scalar = from_name<ScalarKind>(arguments.scalar);
+    if (!scalar) {
+      throw bad_input(
+          {"--scalar", "bad value", expected_names<ScalarKind>(), one_line(arguments.scalar)});
+    }
+    question.scalar = *scalar;
+  }
+  return question;
+}
+
+// Every row of the cache after each step.
+std::string rows_text(const InspectArguments& arguments, const ModelData& model) {
+  const CacheRowsQuestion question = rows_question(arguments, model);
+  std::string text = fmt::format("model {} ({}, {} cache)\n", path_text(model.name),
+                                 name(question.scalar), name(question.kind));
+  const std::size_t steps = question.schedule.size();
+  show_cache_rows(model.weights, question, [&](const CacheStep& step) {
+    const auto at = static_cast<std::size_t>(step.step);
+    if (kShownSteps.shows(at, steps)) {
+      text += cache_step_text(model.weights.config, step, tokens_text(model, step.tokens));
+    } else if (at == kShownSteps.first) {
+      text += "\n" + left_out_text(kShownSteps.left_out(steps), "step") + "\n";
+    }
+  });
+  return text;
+}
+
+// Options that say how tokens are fed mean nothing without them.
+void require_rows(const InspectArguments& arguments) {
+  if (!arguments.rows.empty()) return;
+  for (const auto& [option, value] :
+       {std::pair{"--schedule", arguments.schedule},
+        std::pair{"--cache-kind", arguments.cache_kind}, std::pair{"--scalar", arguments.scalar}}) {
+    if (!value.empty()) throw bad_input({option, "without tokens", "--rows", one_line(value)});
+  }
+}
+
 }  // namespace
 
 int run_inspect(const InspectArguments& arguments) {
+  require_rows(arguments);
   const ModelData model = load_model(arguments.model);
   const Config& config = model.weights.config;
+  if (!arguments.rows.empty()) {
+    print(rows_text(arguments, model));
+    return kExitAgree;
+  }
   std::string text = fmt::format("model {}\nSHA-256 {}\n", path_text(model.name), model.sha256);
   text += configuration(config) + parameters(config) + cache(config);
   if (!model.words.empty()) text += words_text(model.words);

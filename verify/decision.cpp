@@ -16,10 +16,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-Decision decision(double margin, double change, std::string_view by) {
-  return {margin <= change, margin, change, by};  // false for a NaN
-}
-
 // Of what does not differ, be it infinite, 0; infinite where it cannot be computed.
 double difference(double a, double b) {
   if (a == b) return 0;
@@ -37,9 +33,9 @@ Decision between_logits(std::span<const double> uncached, std::span<const double
                         int second) {
   const auto a = static_cast<std::size_t>(first);
   const auto b = static_cast<std::size_t>(second);
-  return decision(uncached[a] - uncached[b],
-                  difference(uncached[a], cached[a]) + difference(uncached[b], cached[b]),
-                  "gap of the two logits");
+  return decision_of(uncached[a] - uncached[b],
+                     difference(uncached[a], cached[a]) + difference(uncached[b], cached[b]),
+                     "gap of the two logits");
 }
 
 bool same_tokens(const std::vector<Candidate>& a, const std::vector<Candidate>& b) {
@@ -60,7 +56,7 @@ Decision between_intervals(const std::vector<Candidate>& uncached,
     change = std::max(change, difference(edge, cached_edge) + kEdgeSlack);
     if (uncached[i].token == other) margin = u < low ? low - u : std::max(0.0, u - edge);
   }
-  return decision(margin, change, "distance of the draw to the other token");
+  return decision_of(margin, change, "distance of the draw to the other token");
 }
 
 // The cuts of one row of logits.
@@ -85,14 +81,14 @@ class Cuts {
     std::vector<Decision> cuts;
     const double logit = logits_[static_cast<std::size_t>(token)];
     if (policy_.top_k)
-      cuts.push_back(decision(difference(logit, kth_), 2 * moved_, "cut of top-k"));
+      cuts.push_back(decision_of(difference(logit, kth_), 2 * moved_, "cut of top-k"));
     if (policy_.top_p) cuts.push_back(by_share(logit));
     if (policy_.min_p) {
       const double size = (logit - largest_) / policy_.temperature;
-      cuts.push_back(decision(difference(size, std::log(*policy_.min_p)),
-                              2 * moved_ / policy_.temperature + kEdgeSlack, "cut of min-p"));
+      cuts.push_back(decision_of(difference(size, std::log(*policy_.min_p)),
+                                 2 * moved_ / policy_.temperature + kEdgeSlack, "cut of min-p"));
     }
-    if (cuts.empty()) return decision(kInfinity, 0, "no cut");
+    if (cuts.empty()) return decision_of(kInfinity, 0, "no cut");
     return *std::ranges::min_element(cuts, {}, &Cuts::excess);
   }
 
@@ -109,7 +105,8 @@ class Cuts {
       if (logits_[i] > logit) before += share;
     }
     const double change = std::exp(2 * moved_ / policy_.temperature) - 1;
-    return decision(difference(before, *policy_.top_p), change + near + kEdgeSlack, "cut of top-p");
+    return decision_of(difference(before, *policy_.top_p), change + near + kEdgeSlack,
+                       "cut of top-p");
   }
 
   const DecodingPolicy& policy_;
@@ -138,6 +135,10 @@ Decision between_cuts(const Cuts& cuts, const std::vector<Candidate>& uncached,
 }
 
 }  // namespace
+
+Decision decision_of(double margin, double change, std::string_view by) {
+  return {margin <= change, margin, change, by};
+}
 
 Decision compare_decisions(const DecodingPolicy& policy, std::span<const int> seen,
                            std::span<const double> uncached, std::span<const double> cached,

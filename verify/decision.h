@@ -30,6 +30,9 @@ struct Decision {
   std::string_view by = {};
 };
 
+// A NaN is no tie.
+[[nodiscard]] Decision decision_of(double margin, double change, std::string_view by);
+
 // Sums of up to a million weights are added in two orders here and in the draw.
 inline constexpr double kEdgeSlack = 1e-12;
 

@@ -33,6 +33,14 @@ TEST(Decision, of_greedy_is_the_gap_of_the_two_logits) {
   EXPECT_EQ(close.by, "gap of the two logits");
 }
 
+TEST(Decision, is_a_tie_up_to_the_change_and_not_beyond) {
+  EXPECT_TRUE(decision_of(0.1, 0.1, "x").tie);
+  EXPECT_FALSE(decision_of(0.1001, 0.1, "x").tie);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_FALSE(decision_of(nan, 1, "x").tie);
+  EXPECT_FALSE(decision_of(0, nan, "x").tie);
+}
+
 // A draw whose u lies in [low, high).
 DrawPlace place_within(double low, double high) {
   for (std::uint64_t step = 0;; ++step) {

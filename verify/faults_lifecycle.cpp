@@ -353,7 +353,7 @@ constexpr std::array kFaults{
           kAfterReset,
           "after a reset the old rows stand where new ones should be written",
           "class of LocalAI 6747",
-          kAny,
+          {Feature::two_tokens},
           "flat",
           {.layers = true},
           at_verbs([](const auto& planting) { plant_stale(planting, is_reset); })},

@@ -300,7 +300,7 @@ constexpr std::array kFaults{
           kShifted,
           "keys are turned back by the angles of another base",
           "llama.cpp 12373, VeloxQuant 148",
-          kRotary,
+          {Feature::rotary, Feature::frequencies},
           "flat",
           {.layers = true},
           at_verbs([](const auto& planting) { plant_other_base(planting); }),

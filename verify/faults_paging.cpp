@@ -183,7 +183,7 @@ constexpr std::array kFaults{
           at_verbs([](const auto& p) { p.engine.reuse_rules(no_parent(p.trace)); }),
           Expected::caught,
           {},
-          16},
+          128},
     Fault{"key-no-weights",
           kKey,
           "blocks of another model are taken",

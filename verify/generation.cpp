@@ -174,9 +174,8 @@ void each_prefix(const Probe& probe, const PrefixTree::Node& node, std::vector<i
   }
 }
 
-// One in so many prefixes is a prompt, the same ones whatever else is run; a single one always is.
-bool is_prompt(std::span<const int> prefix, const Probe& probe, std::int64_t one_in) {
-  if (probe.scope.path_only) return true;
+// One in so many prefixes is a prompt, the same ones whatever else is run.
+bool is_prompt(std::span<const int> prefix, std::int64_t one_in) {
   return number_of(prefix) % static_cast<std::uint64_t>(one_in) == 0;
 }
 
@@ -243,7 +242,7 @@ void probe_generation(Bench& bench, const Probe& probe, const Sink& sink) {
   std::vector<int> path;
   each_prefix(probe, probe.tree.root(), path, [&](std::span<const int> prefix) {
     if (probe.stop != nullptr && probe.stop->load(std::memory_order_relaxed)) throw Stopped{};
-    if (!is_prompt(prefix, probe, one_in)) return;
+    if (!is_prompt(prefix, one_in)) return;
     const Schedule schedule = single_schedule(static_cast<int>(prefix.size()));
     const GenerationRequest request = drawn_request(bench.model.weights.config, prefix, bench.seed);
     try {

@@ -149,7 +149,7 @@ Bench make_bench(const ModelData& model, const EngineSetup& setup, std::uint64_t
 }
 
 void probe_prefixes(Bench& bench, const Probe& probe, const Sink& sink) {
-  PrefixWalk walk(probe.tree, *bench.engine, PrefixWalk::CachedSteps::along);
+  PrefixWalk walk(probe.tree, *bench.engine, PrefixWalk::CachedSteps::along, probe.oracle);
   walk_prefixes(walk, probe, [&](PrefixWalk& at, Schedule& schedule) {
     const int length = static_cast<int>(at.prefix().size());
     schedule.assign(static_cast<std::size_t>(length), 1);
@@ -159,7 +159,7 @@ void probe_prefixes(Bench& bench, const Probe& probe, const Sink& sink) {
 }
 
 void probe_schedules(Bench& bench, const Probe& probe, const Sink& sink) {
-  PrefixWalk walk(probe.tree, *bench.engine, PrefixWalk::CachedSteps::none);
+  PrefixWalk walk(probe.tree, *bench.engine, PrefixWalk::CachedSteps::none, probe.oracle);
   std::vector<MeasuredRow> rows;
   walk_prefixes(walk, probe, [&](PrefixWalk& at, Schedule& schedule) {
     for (const Schedule& next : schedules_at(probe, at)) {
@@ -172,7 +172,10 @@ void probe_schedules(Bench& bench, const Probe& probe, const Sink& sink) {
 }
 
 void probe_causality(Bench& bench, const Probe& probe, const Sink& sink) {
-  PrefixWalk walk(probe.tree, *bench.engine, PrefixWalk::CachedSteps::none);
+  // Against the very forwards that are the oracle there is nothing to compare.
+  const bool some = probe.oracle == OracleChoice::full;
+  PrefixWalk walk(probe.tree, *bench.engine, PrefixWalk::CachedSteps::none,
+                  some ? OracleChoice::sampled : OracleChoice::per_prefix);
   Logits logits;
   std::vector<MeasuredRow> rows;
   walk_prefixes(walk, probe, [&](PrefixWalk& at, Schedule& none) {
@@ -181,6 +184,7 @@ void probe_causality(Bench& bench, const Probe& probe, const Sink& sink) {
     bench.engine->full({at.prefix(), 1}, Rows::all, logits);
     require_rows(*bench.engine, logits, at.prefix().size());
     for (int i = 0; i < logits.rows(); ++i) {
+      if (at.reference(i + 1).empty()) continue;
       rows.push_back(measure_row(bench, at, i + 1, logits.row(i)));
     }
     sink({at.prefix(), none, rows});

@@ -62,6 +62,7 @@ struct Probe {
   ScheduleChoice schedules = ScheduleChoice::standard;
   std::optional<Schedule> only_schedule = {};  // instead of those
   const std::atomic<bool>* stop = nullptr;     // ends the walk early when it becomes true
+  OracleChoice oracle = OracleChoice::per_prefix;
 };
 
 using Sink = std::function<void(const Measured&)>;
@@ -82,7 +83,8 @@ void probe_prefixes(Bench& bench, const Probe& probe, const Sink& sink);
 // length. Prefixes beyond kAllCutsLengthMax that a longer one continues are not decoded again by
 // the standard choice: the longer one's decode runs the very same feeds.
 void probe_schedules(Bench& bench, const Probe& probe, const Sink& sink);
-// Each longest prefix: row i of one full forward against the own forward of its first i + 1 tokens.
+// Each longest prefix: row i of one full forward against the own forward of its first i + 1 tokens;
+// where full forwards are the oracle, of every sampled_length() and of the last one.
 void probe_causality(Bench& bench, const Probe& probe, const Sink& sink);
 // Each prefix: both decoders against stored float64 logits of another program. Needs a
 // whole-vocabulary tree.

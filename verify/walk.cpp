@@ -12,6 +12,7 @@ namespace kvcheck {
 
 bool Scope::visits(int depth) const {
   const int at = static_cast<int>(path.size());
+  if (depth < shortest || depth > longest) return false;
   return path_only ? depth == at : depth >= at;
 }
 
@@ -25,6 +26,7 @@ void PrefixWalk::run(const Scope& scope, const Visitor& visit) {
   visit_ = &visit;
   levels_.resize(static_cast<std::size_t>(tree_.depth_max()));
   path_.clear();
+  branch_.first = 0;
   if (steps_ == CachedSteps::none) return descend(tree_.root(), SequenceId{});
   const SequenceId root = engine_.open();
   descend(tree_.root(), root);
@@ -38,15 +40,59 @@ std::span<const double> PrefixWalk::cached() const {
 
 std::span<const double> PrefixWalk::reference(int n) const {
   const Level& level = levels_[static_cast<std::size_t>(n - 1)];
+  if (level.uncached.values.empty()) return {};
   return level.uncached.row(level.chosen);
 }
 
 NoiseFloor PrefixWalk::floor(int n, NoiseMeter& meter, std::uint64_t seed) {
   Level& level = levels_[static_cast<std::size_t>(n - 1)];
+  const bool in_one = oracle_ != OracleChoice::sampled;
+  if (in_one && level.floors.empty() && (branch_.holds(n) || compute_branch(n))) {
+    if (branch_.floors.empty()) {
+      meter.floors({branch_.tokens, 1}, branch_.rows, seed, branch_.floors);
+    }
+    level.floors.assign(1, branch_.floors[static_cast<std::size_t>(n - branch_.first)]);
+  }
   if (level.floors.empty()) {
     meter.floors({level.tokens, level.siblings}, level.uncached, seed, level.floors);
   }
   return level.floors[static_cast<std::size_t>(level.chosen)];
+}
+
+// The path, and what follows it without a branch as far as the walk goes.
+std::vector<int> PrefixWalk::way_on() const {
+  std::vector<int> tokens = path_;
+  PrefixTree::Node node = node_;
+  const auto end =
+      std::min(static_cast<std::size_t>(scope_.longest),
+               scope_.path_only ? scope_.path.size() : static_cast<std::size_t>(tree_.depth_max()));
+  while (tokens.size() < end) {
+    const std::vector<PrefixTree::Child> children = tree_.children(node);
+    if (children.size() != 1) break;
+    tokens.push_back(children.front().token);
+    node = children.front().node;
+  }
+  return tokens;
+}
+
+// Whether one forward answers for the first `length` tokens of the path and for what follows them:
+// it has to be worth it, and to fit.
+bool PrefixWalk::compute_branch(int length) {
+  if (tree_.whole_vocabulary()) return false;
+  std::vector<int> tokens = way_on();
+  const int rows = static_cast<int>(tokens.size()) - length + 1;
+  const std::int64_t logits = static_cast<std::int64_t>(tokens.size()) * engine_.hello().vocabulary;
+  if (rows < kBranchRowsMin || logits > kBranchLogitsMax) return false;
+  engine_.full({tokens, 1}, Rows::all, branch_.rows);
+  require_rows(engine_, branch_.rows, tokens.size());
+  std::vector<double>& values = branch_.rows.values;
+  values.erase(values.begin(),
+               values.begin() + std::ptrdiff_t{length - 1} * branch_.rows.vocabulary);
+  branch_.first = length;
+  branch_.stem = path_.size();
+  branch_.tokens = std::move(tokens);
+  branch_.floors.clear();
+  return true;
 }
 
 // `sequence` holds the prefix of the node.
@@ -95,7 +141,8 @@ void PrefixWalk::descend_alone(const PrefixTree::Node& node, SequenceId sequence
     const PrefixTree::Child child = level.children[i];
     if (!scope_.enters(node.depth + 1, child.token)) continue;
     path_.push_back(child.token);
-    compute(level, i, 1);
+    node_ = child.node;
+    if (static_cast<int>(path_.size()) >= scope_.shortest) compute(level, i, 1);
     const bool along = steps_ == CachedSteps::along;
     const SequenceId own = along && used ? fed_again() : sequence;
     if (along) {
@@ -113,13 +160,16 @@ void PrefixWalk::arrive(Level& level, const PrefixTree::Child& child, int chosen
                         SequenceId sequence) {
   level.chosen = chosen;
   path_.push_back(child.token);
+  node_ = child.node;
   if (scope_.visits(child.node.depth)) {
     leaf_ = tree_.leaf(child.node);
     (*visit_)(*this);
   }
-  const bool finished = scope_.path_only && path_.size() == scope_.path.size();
+  const bool finished = static_cast<int>(path_.size()) >= scope_.longest ||
+                        (scope_.path_only && path_.size() == scope_.path.size());
   if (!finished) descend(child.node, sequence);
   path_.pop_back();
+  if (path_.size() < branch_.stem) branch_.first = 0;
 }
 
 // The oracle's rows of the path with its last token replaced by each of the children's.
@@ -132,6 +182,18 @@ void PrefixWalk::compute(Level& level, std::size_t first, std::size_t count) {
     at = std::fill_n(at, count, token);
   }
   for (std::size_t i = first; i < first + count; ++i) *at++ = level.children[i].token;
+  const int length = static_cast<int>(path_.size());
+  if (oracle_ == OracleChoice::sampled && !sampled_length(length) && !tree_.leaf(node_)) {
+    level.uncached = {};
+    return;
+  }
+  if (oracle_ == OracleChoice::full && !sampled_length(length) &&
+      (branch_.holds(length) || compute_branch(length))) {
+    const std::span<const double> row = branch_.rows.row(length - branch_.first);
+    level.uncached.vocabulary = branch_.rows.vocabulary;
+    level.uncached.values.assign(row.begin(), row.end());
+    return;
+  }
   engine_.full({level.tokens, level.siblings}, Rows::last, level.uncached);
   require_rows(engine_, level.uncached, count);
 }

@@ -4,9 +4,11 @@
 // tree, not with its size.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -19,10 +21,35 @@ namespace kvcheck {
 // Children of a node that are computed side by side at most.
 inline constexpr int kSiblingsMax = 64;
 
+// How the oracle computes its rows of given sequences.
+enum class OracleChoice {
+  per_prefix,  // each prefix by a forward of its own
+  // One forward of a whole sequence answers for its prefixes; those of sampled_length() are
+  // computed on their own all the same.
+  full,
+  // Only those of sampled_length() and whole sequences, each by a forward of its own.
+  sampled,
+};
+
+// A power of two: where an oracle that is computed in one forward is computed prefix by prefix as
+// well.
+[[nodiscard]] constexpr bool sampled_length(int length) {
+  return std::has_single_bit(static_cast<unsigned>(length));
+}
+
+// Rows ahead without a branch from which on noise floors are measured together: the rows of one
+// forward have those of their own forwards, up to rounding.
+inline constexpr int kBranchRowsMin = 16;
+// Logits of one such forward at most, 64 MiB; beyond, rows are computed one by one.
+inline constexpr std::int64_t kBranchLogitsMax = std::int64_t{1} << 23;
+
 // The part of a tree that is visited.
 struct Scope {
   std::vector<int> path;   // prefixes that begin so; empty: all
   bool path_only = false;  // of them only `path` itself
+  // Of these lengths. Of shorter prefixes nothing is computed but cached steps.
+  int shortest = 1;
+  int longest = std::numeric_limits<int>::max();
 
   [[nodiscard]] bool visits(int depth) const;
   // Whether the walk goes on to the child of `depth` tokens whose last one is `token`.
@@ -36,8 +63,9 @@ class PrefixWalk {
   // At a prefix, in depth-first order. What the walk holds about it is asked of the walk.
   using Visitor = std::function<void(PrefixWalk&)>;
 
-  PrefixWalk(const PrefixTree& tree, Engine& engine, CachedSteps steps)
-      : tree_(tree), engine_(engine), steps_(steps) {}
+  PrefixWalk(const PrefixTree& tree, Engine& engine, CachedSteps steps,
+             OracleChoice oracle = OracleChoice::per_prefix)
+      : tree_(tree), engine_(engine), steps_(steps), oracle_(oracle) {}
 
   void run(const Scope& scope, const Visitor& visit);
 
@@ -46,7 +74,8 @@ class PrefixWalk {
   [[nodiscard]] bool leaf() const { return leaf_; }
   // The cached step's row.
   [[nodiscard]] std::span<const double> cached() const;
-  // The oracle's row of the first n tokens of the prefix, 1 <= n <= its length.
+  // The oracle's row of the first n tokens of the prefix, 1 <= n <= its length; empty where the
+  // choice leaves it out.
   [[nodiscard]] std::span<const double> reference(int n) const;
   // Its noise floor, measured when first asked for.
   [[nodiscard]] NoiseFloor floor(int n, NoiseMeter& meter, std::uint64_t seed);
@@ -64,6 +93,19 @@ class PrefixWalk {
     std::vector<SequenceId> sequences;  // [siblings] that hold these prefixes
   };
 
+  // The path, and the way on from it as long as no other leads on: what one forward answers for.
+  struct Branch {
+    int first = 0;                   // tokens of the shortest prefix on it; 0: no branch is held
+    std::size_t stem = 0;            // of the path: the walk is on the branch while it is so long
+    std::vector<int> tokens;         // of the longest prefix
+    Logits rows;                     // [prefixes, vocabulary]
+    std::vector<NoiseFloor> floors;  // [prefixes], empty until asked for
+
+    [[nodiscard]] bool holds(int length) const {
+      return first > 0 && length >= first && length <= static_cast<int>(tokens.size());
+    }
+  };
+
   void descend(const PrefixTree::Node& node, SequenceId sequence);
   void descend_together(const PrefixTree::Node& node, SequenceId parent);
   void descend_alone(const PrefixTree::Node& node, SequenceId sequence);
@@ -72,15 +114,20 @@ class PrefixWalk {
   void feed_singly(Logits& out);
   void arrive(Level& level, const PrefixTree::Child& child, int chosen, SequenceId sequence);
   [[nodiscard]] SequenceId fed_again();
+  [[nodiscard]] std::vector<int> way_on() const;
+  bool compute_branch(int length);
 
   const PrefixTree& tree_;
   Engine& engine_;
   const CachedSteps steps_;
+  const OracleChoice oracle_;
   Scope scope_;
   const Visitor* visit_ = nullptr;
   std::vector<Level> levels_;  // [depth]: of the prefixes of depth + 1 tokens
   std::vector<int> path_;
+  PrefixTree::Node node_;  // of the path
   bool leaf_ = false;
+  Branch branch_;
   std::vector<Feed> feeds_;
   Logits row_;  // of one feed
 };

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+// Takes the times.
+#include "verify/step_times.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+
+namespace kvcheck {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kRunsMin = 5;    // below that a median says little
+constexpr int kRunsMax = 101;  // odd, so that the median is one of them
+constexpr int kFitFrom = 8;    // the longest length divided by this
+constexpr std::size_t kFitMin = 3;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> times) {
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+// The median time of `step`, which prepare() makes ready; at least one run, and several within
+// `seconds`.
+template <typename Prepare, typename Step>
+double time_of(double seconds, Prepare prepare, Step step) {
+  const Clock::time_point start = Clock::now();
+  std::vector<double> times;
+  while (times.empty() || (times.size() < kRunsMax &&
+                           (times.size() < kRunsMin || seconds_since(start) < seconds / 4) &&
+                           seconds_since(start) < seconds)) {
+    prepare();
+    const Clock::time_point began = Clock::now();
+    step();
+    times.push_back(seconds_since(began));
+  }
+  return median(std::move(times));
+}
+
+}  // namespace
+
+StepTimes measure_steps(Engine& engine, const std::vector<int>& lengths, double seconds) {
+  const Clock::time_point start = Clock::now();
+  const double share = seconds / (2.0 * static_cast<double>(lengths.size()));
+  StepTimes times;
+  std::vector<int> tokens(static_cast<std::size_t>(lengths.empty() ? 0 : lengths.back()));
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = static_cast<int>(i) % engine.hello().vocabulary;
+  }
+  const SequenceId id = engine.open();
+  Logits logits;
+  int held = 0;
+  for (const int length : lengths) {
+    if (seconds_since(start) >= seconds) {
+      times.complete = false;
+      break;
+    }
+    const std::span<const int> prefix(tokens.data(), static_cast<std::size_t>(length));
+    // The rows before the step, fed at once; what is held already stays.
+    const auto before = prefix.first(prefix.size() - 1).subspan(static_cast<std::size_t>(held));
+    if (!before.empty()) engine.feed(id, before, Rows::last, logits);
+    held = length - 1;
+    StepTime time{.length = length};
+    time.cached = time_of(
+        share, [&] { engine.truncate(id, length - 1); },
+        [&] { engine.feed(id, prefix.last(1), Rows::last, logits); });
+    engine.truncate(id, held);
+    time.uncached = time_of(
+        share, [] {},
+        [&] {
+          engine.full({prefix, 1}, Rows::last, logits);
+        });
+    times.steps.push_back(time);
+  }
+  engine.close(id);
+  return times;
+}
+
+std::optional<FittedPower> fit_power(const std::vector<StepTime>& steps, double StepTime::*time) {
+  if (steps.empty()) return std::nullopt;
+  std::vector<double> x;
+  std::vector<double> y;
+  FittedPower fit{.to = steps.back().length};
+  for (const StepTime& step : steps) {
+    if (std::int64_t{step.length} * kFitFrom < steps.back().length || !(step.*time > 0)) continue;
+    if (x.empty()) fit.from = step.length;
+    x.push_back(std::log(step.length));
+    y.push_back(std::log(step.*time));
+  }
+  if (x.size() < kFitMin) return std::nullopt;
+  const auto count = static_cast<double>(x.size());
+  const double mean_x = std::accumulate(x.begin(), x.end(), 0.0) / count;
+  const double mean_y = std::accumulate(y.begin(), y.end(), 0.0) / count;
+  double covariance = 0;
+  double variance = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    covariance += (x[i] - mean_x) * (y[i] - mean_y);
+    variance += (x[i] - mean_x) * (x[i] - mean_x);
+  }
+  fit.exponent = covariance / variance;
+  return fit;
+}
+
+}  // namespace kvcheck

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+#include "verify/step_times.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/builtin.h"
+#include "engine/generated.h"
+
+namespace kvcheck {
+namespace {
+
+TEST(StepTimes, a_power_is_found_again) {
+  std::vector<StepTime> steps;
+  for (int length = 1; length <= 512; length *= 2) {
+    // Short steps cost what they cost whatever their length, and say nothing of the power.
+    const double from = length < 64 ? 1.0 : 3e-6 * std::pow(length, 1.5);
+    steps.push_back({length, from, 7e-6 * length * length});
+  }
+  const auto cached = fit_power(steps, &StepTime::cached);
+  ASSERT_TRUE(cached.has_value());
+  EXPECT_EQ(cached->from, 64);
+  EXPECT_EQ(cached->to, 512);
+  EXPECT_NEAR(cached->exponent, 1.5, 1e-9);
+  EXPECT_NEAR(fit_power(steps, &StepTime::uncached)->exponent, 2.0, 1e-9);
+}
+
+TEST(StepTimes, few_lengths_have_no_power) {
+  EXPECT_FALSE(fit_power({}, &StepTime::cached).has_value());
+  EXPECT_FALSE(fit_power({{1, 1, 1}, {2, 2, 2}}, &StepTime::cached).has_value());
+  // No time at all has no logarithm.
+  EXPECT_FALSE(fit_power({{2, 1, 1}, {3, 0, 2}, {4, 2, 2}}, &StepTime::cached).has_value());
+}
+
+TEST(StepTimes, every_length_is_measured_both_ways) {
+  const auto engine =
+      make_builtin(generate_model("gen:plain:1:context16"), ScalarKind::f32, Arithmetic::row);
+  const StepTimes times = measure_steps(*engine, {1, 2, 8, 16}, 30);
+  ASSERT_EQ(times.steps.size(), 4U);
+  EXPECT_TRUE(times.complete);
+  for (const StepTime& step : times.steps) {
+    EXPECT_GT(step.cached, 0) << step.length;
+    EXPECT_GT(step.uncached, 0) << step.length;
+  }
+  EXPECT_EQ(times.steps.back().length, 16);
+  EXPECT_FALSE(measure_steps(*engine, {1, 2}, 0).complete);
+}
+
+}  // namespace
+}  // namespace kvcheck
