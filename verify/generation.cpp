@@ -174,9 +174,18 @@ void each_prefix(const Probe& probe, const PrefixTree::Node& node, std::vector<i
   }
 }
 
-// One in so many prefixes is a prompt, the same ones whatever else is run.
+// Of how many prefixes one is a prompt.
+std::int64_t prompt_one_in(const Probe& probe) {
+  if (probe.scope.path_only) return 1;
+  const std::int64_t longest = std::max(1, probe.tree.depth_max());
+  const std::int64_t wanted = std::clamp<std::int64_t>(
+      kGenerationPrompts * kGenerationLength / longest, 2, kGenerationPrompts);
+  return std::max<std::int64_t>(1, probe.tree.count() / wanted);
+}
+
+// The same ones whatever else is run; those of one token always, so that there is one.
 bool is_prompt(std::span<const int> prefix, std::int64_t one_in) {
-  return number_of(prefix) % static_cast<std::uint64_t>(one_in) == 0;
+  return prefix.size() == 1 || number_of(prefix) % static_cast<std::uint64_t>(one_in) == 0;
 }
 
 }  // namespace
@@ -236,9 +245,7 @@ std::string generate_line(const std::string& model, const EngineSetup& setup,
 }
 
 void probe_generation(Bench& bench, const Probe& probe, const Sink& sink) {
-  const std::int64_t one_in =
-      probe.scope.path_only ? 1
-                            : std::max<std::int64_t>(1, probe.tree.count() / kGenerationPrompts);
+  const std::int64_t one_in = prompt_one_in(probe);
   std::vector<int> path;
   each_prefix(probe, probe.tree.root(), path, [&](std::span<const int> prefix) {
     if (probe.stop != nullptr && probe.stop->load(std::memory_order_relaxed)) throw Stopped{};

@@ -58,8 +58,10 @@ struct RandomGeneration {
 [[nodiscard]] std::string generate_line(const std::string& model, const EngineSetup& setup,
                                         const GenerationRequest& request);
 
-// Prompts of one assignment of the check, about: a walk over more of them takes every n-th.
+// Prompts of one assignment of the check, about, besides those of one token. Of sequences that are
+// longer than kGenerationLength fewer are taken, at least two: the uncached run recomputes them.
 inline constexpr std::int64_t kGenerationPrompts = 24;
+inline constexpr std::int64_t kGenerationLength = 32;
 // Tokens that one case returns at most.
 inline constexpr int kGenerationSteps = 8;
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/error.h"
+#include "engine/generated.h"
 #include "verify/hooked_engine.h"
 #include "verify/models.h"
 #include "verify/test_faults.h"
@@ -212,6 +213,16 @@ TEST(ProbeGeneration, takes_some_prefixes_of_many_and_the_very_one_that_is_asked
   prompts.clear();
   probe_generation(bench, {.tree = tree, .scope = {.path = {0, 2, 4}, .path_only = true}}, sink);
   EXPECT_EQ(prompts, (std::vector<std::vector<int>>{{0, 2, 4}}));
+  // Of one long sequence some, and the first token.
+  prompts.clear();
+  const ModelData longer = load_model("gen:plain:1:context200");
+  Bench of_longer = bench_of(longer, Arithmetic::row);
+  const std::vector<int> sequence = random_tokens(longer.weights.config.vocabulary, 200, 1, 0);
+  const PrefixTree line = PrefixTree::of({sequence}, 200);
+  probe_generation(of_longer, {.tree = line}, sink);
+  EXPECT_GE(prompts.size(), 2U);
+  EXPECT_LT(prompts.size(), 15U);
+  EXPECT_EQ(prompts.front().size(), 1U);
   // The parts of a walk are the whole.
   prompts.clear();
   for (int token = 0; token < 8; ++token) {
