@@ -97,6 +97,25 @@ struct AuditArguments {
   std::string model;        // instead of the one that a case names
 };
 
+struct GenerateArguments {
+  std::string model = "chapter8";
+  std::vector<std::string> prompts;  // ids or words, each a request
+  std::vector<std::string> tokens;   // ids joined by commas, likewise
+  std::string batch;                 // file with a request a line
+  std::string join;                  // steps to wait, one a request, joined by commas
+  std::string policy = "greedy";
+  std::string eos;  // empty: the vocabulary's <eos>
+  std::string cache = "both";
+  std::string arithmetic = "row";
+  std::string scalar = "f32";
+  std::string cache_kind = "flat";
+  std::string fault;  // empty: none
+  std::uint64_t seed = 1;
+  std::optional<int> steps;
+  bool trace = false;
+  std::string csv;  // file
+};
+
 struct ReportArguments {
   std::string run;  // folder
 };
@@ -110,6 +129,7 @@ struct ReportArguments {
 [[nodiscard]] int run_inspect(const InspectArguments& arguments);
 [[nodiscard]] int run_repro(const ReproArguments& arguments);
 [[nodiscard]] int run_audit(const AuditArguments& arguments);
+[[nodiscard]] int run_generate(const GenerateArguments& arguments);
 [[nodiscard]] int run_report(const ReportArguments& arguments);
 
 // Parses and runs; never throws. Complaints go to stderr as "kvcheck: <where>: <what>, expected

@@ -19,6 +19,7 @@
 #include "verify/cli.h"
 #include "verify/cli_case.h"
 #include "verify/faults.h"
+#include "verify/generation.h"
 #include "verify/models.h"
 #include "verify/planted.h"
 #include "verify/replay.h"
@@ -225,9 +226,9 @@ std::string one_step(const AuditResult& result, const Case& subject, int step,
 }
 
 // An audit feeds one sequence by a schedule, or carries operations out. Siblings beside a prefix,
-// and the roll backs and refusals of the accounting, are not in it.
+// the roll backs and refusals of the accounting, and tokens that are generated, are not in it.
 bool feeds_as_its_check(const Case& subject) {
-  return !subject.siblings && subject.check != "accounting";
+  return !subject.siblings && subject.check != "accounting" && subject.check != kGenerationCheck;
 }
 
 }  // namespace

@@ -81,7 +81,8 @@ TEST(Suite, announces_as_many_checks_as_it_reports_in_the_order_of_the_table) {
             "all-prefixes matrix abs:1e-05\ncontract matrix abs:1e-05\nnoise matrix noise:30\n"
             "causality row exact\ncausality matrix abs:1e-05\n"
             "schedules row exact\nschedules matrix abs:1e-05\n"
-            "accounting row exact\naccounting matrix abs:1e-05\n");
+            "accounting row exact\naccounting matrix abs:1e-05\n"
+            "generation row exact\ngeneration matrix abs:1e-05\n");
   EXPECT_EQ(collector.announced, collector.summaries.size());
 }
 
@@ -108,9 +109,10 @@ TEST(Suite, runs_only_the_checks_of_the_groups_that_are_asked_for) {
   options.prefixes = false;
   Collector schedules;
   (void)run_on(options, whole_run(model), builtin_engine, schedules);
-  ASSERT_EQ(schedules.summaries.size(), 2U);
+  ASSERT_EQ(schedules.summaries.size(), 3U);
   EXPECT_EQ(schedules.summaries[0].check, "schedules");
   EXPECT_EQ(schedules.summaries[1].check, "accounting");
+  EXPECT_EQ(schedules.summaries[2].check, "generation");
   options.schedules = false;
   Collector none;
   EXPECT_EQ(run_on(options, whole_run(model), builtin_engine, none).verdict, Verdict::gave_up);
@@ -137,7 +139,7 @@ TEST(Suite, only_the_largest_source_is_judged_again) {
   (void)run_on(options_for(Arithmetic::row), run, builtin_engine, collector);
   EXPECT_EQ(collector.summaries.front().check, "corpus-prefixes");
   EXPECT_EQ(collector.summaries.front().counts.cases, 2);
-  EXPECT_EQ(collector.summaries.size(), 6U);
+  EXPECT_EQ(collector.summaries.size(), 7U);
   EXPECT_EQ(collector.summary("exact").counts.cases, 120);
 }
 
