@@ -39,15 +39,20 @@ namespace {
 // Everything that decides what the rows of a cache mean besides the weights.
 std::vector<std::uint64_t> describe(const Config& config) {
   std::vector<std::uint64_t> parts;
-  for (const double number : {config.norm_epsilon, config.rotary_base, config.rotary_base_windowed,
-                              config.attention_cap, config.logit_cap, config.embedding_scale}) {
+  for (const double number :
+       {config.norm_epsilon, config.rotary_base, config.rotary_base_windowed, config.attention_cap,
+        config.logit_cap, config.embedding_scale, config.score_size}) {
     parts.push_back(std::hash<double>{}(number));
   }
-  for (const int number : {config.vocabulary, config.width, config.layers, config.query_heads,
-                           config.kv_heads, config.head_size, config.mlp_width, config.context,
-                           static_cast<int>(config.norm), static_cast<int>(config.positions),
-                           static_cast<int>(config.rotary_pairs), static_cast<int>(config.mlp),
-                           config.rotary_dimensions, static_cast<int>(config.head_norm)}) {
+  for (const double divisor : config.rotary_divisors) {
+    parts.push_back(std::hash<double>{}(divisor));
+  }
+  for (const int number :
+       {config.vocabulary, config.width, config.layers, config.query_heads, config.kv_heads,
+        config.head_size, config.mlp_width, config.context, static_cast<int>(config.norm),
+        static_cast<int>(config.positions), static_cast<int>(config.rotary_pairs),
+        static_cast<int>(config.mlp), config.rotary_dimensions, static_cast<int>(config.head_norm),
+        static_cast<int>(config.post_norms)}) {
     parts.push_back(static_cast<std::uint64_t>(number));
   }
   for (const int window : config.windows) parts.push_back(static_cast<std::uint64_t>(window));

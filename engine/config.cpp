@@ -64,9 +64,31 @@ void factors(const Config& c, std::string_view where) {
     if (cap == 0.0 || ordinary(cap)) continue;
     throw bad_input({where, field, "0 (none) or " + range, fmt::format("{}", cap)});
   }
+  if (c.score_size != 0.0 && !ordinary(c.score_size)) {
+    throw bad_input(
+        {where, "score_size", "0 (head_size) or " + range, fmt::format("{}", c.score_size)});
+  }
   if (!ordinary(c.embedding_scale)) {
     throw bad_input(
         {where, "embedding_scale", "a number " + range, fmt::format("{}", c.embedding_scale)});
+  }
+}
+
+// Written so that a NaN is refused, as below.
+void rotary_divisors(const Config& c, std::string_view where) {
+  if (c.rotary_divisors.empty()) return;
+  const auto pairs = static_cast<std::size_t>(c.rotated() / 2);
+  if (c.positions != Positions::rotary || c.rotary_divisors.size() != pairs) {
+    throw bad_input({where, "rotary_divisors",
+                     fmt::format("none, or one for each of {} rotary pairs",
+                                 c.positions == Positions::rotary ? pairs : 0),
+                     fmt::format("{}", c.rotary_divisors.size())});
+  }
+  for (const double divisor : c.rotary_divisors) {
+    if (divisor >= kFactorMin && divisor <= kFactorMax) continue;
+    throw bad_input({where, "rotary_divisors",
+                     fmt::format("numbers from {} to {}", kFactorMin, kFactorMax),
+                     fmt::format("{}", divisor)});
   }
 }
 
@@ -84,6 +106,7 @@ void numbers(const Config& c, std::string_view where) {
     throw bad_input({where, "rotary_base_windowed", "0 (rotary_base) or a finite number above 1",
                      fmt::format("{}", windowed)});
   }
+  rotary_divisors(c, where);
   factors(c, where);
   if (c.windows.size() != static_cast<std::size_t>(c.layers)) {
     throw bad_input({where, "windows", fmt::format("one number a layer, {}", c.layers),

@@ -2,6 +2,7 @@
 // The shape of a decoder: every number and choice that its weights do not hold.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -14,8 +15,8 @@ enum class Norm { layer, rms };  // LayerNorm with shift, or RMSNorm without
 // score that falls with the distance between query and key.
 enum class Positions { none, learned, rotary, alibi };
 enum class RotaryPairs { interleaved, halves };  // (2i, 2i+1), or (i, i + head_size/2)
-enum class Mlp { gelu_tanh, swiglu };
-enum class Output { tied, separate };  // tied: the transpose of the embedding
+enum class Mlp { gelu_tanh, swiglu, geglu };     // geglu: with tanh-GELU in the place of SiLU
+enum class Output { tied, separate };            // tied: the transpose of the embedding
 
 struct Config {
   int vocabulary = 0;
@@ -34,6 +35,8 @@ struct Config {
   double rotary_base = 10000.0;
   double rotary_base_windowed = 0.0;  // of layers with a window, as in Gemma 3; 0 = rotary_base
   int rotary_dimensions = 0;          // first ones of each head that are rotated; 0 = all
+  // What the frequency of each pair is divided by, [rotated / 2]; empty: 1 (Llama 3).
+  std::vector<double> rotary_divisors = {};
   Mlp mlp = Mlp::gelu_tanh;
   bool qkv_bias = false;
   bool attention_output_bias = false;
@@ -42,6 +45,10 @@ struct Config {
   std::vector<int>
       windows;  // [layers]; a query sees itself and windows[l] - 1 positions before, 0 = all
   bool head_norm = false;  // RMSNorm over each head of queries and keys, before a rotation (Qwen3)
+  // Norms of what attention and MLP add, [width], before it is added (Gemma 2).
+  bool post_norms = false;
+  // A score is query x key / root of this; 0 = head_size (Gemma 2).
+  double score_size = 0.0;
   // A score, scaled and with its bias, becomes cap x tanh(score / cap); 0 = it stays (Gemma 2).
   double attention_cap = 0.0;
   double logit_cap = 0.0;        // likewise of the logits
@@ -60,6 +67,10 @@ struct Config {
   // Dimensions of each head that are rotated.
   [[nodiscard]] int rotated() const {
     return rotary_dimensions == 0 ? head_size : rotary_dimensions;
+  }
+  // What a query times a key is multiplied by.
+  [[nodiscard]] long double score_scale() const {
+    return 1.0L / std::sqrt(score_size == 0.0 ? static_cast<long double>(head_size) : score_size);
   }
   // The rotary bases that there are, and which of them is a layer's.
   [[nodiscard]] std::vector<double> rotary_bases() const {
@@ -93,8 +104,10 @@ void validate(const Config& config, std::string_view where);
   return v == RotaryPairs::interleaved ? "interleaved" : "halves";
 }
 [[nodiscard]] constexpr std::string_view name(Mlp v) {
-  return v == Mlp::gelu_tanh ? "gelu-tanh" : "swiglu";
+  return v == Mlp::gelu_tanh ? "gelu-tanh" : v == Mlp::swiglu ? "swiglu" : "geglu";
 }
+// Whether a gate is multiplied onto the hidden row.
+[[nodiscard]] constexpr bool gated(Mlp v) { return v != Mlp::gelu_tanh; }
 [[nodiscard]] constexpr std::string_view name(Output v) {
   return v == Output::tied ? "tied" : "separate";
 }

@@ -44,6 +44,7 @@ void visit_fields(Visit&& visit) {
   visit("rotary_base", &Config::rotary_base, optional);
   visit("rotary_base_windowed", &Config::rotary_base_windowed, rare);
   visit("rotary_dimensions", &Config::rotary_dimensions, rare);
+  visit("rotary_divisors", &Config::rotary_divisors, rare);
   visit("mlp", &Config::mlp, required);
   visit("qkv_bias", &Config::qkv_bias, optional);
   visit("attention_output_bias", &Config::attention_output_bias, optional);
@@ -51,6 +52,8 @@ void visit_fields(Visit&& visit) {
   visit("output", &Config::output, required);
   visit("windows", &Config::windows, optional);
   visit("head_norm", &Config::head_norm, rare);
+  visit("post_norms", &Config::post_norms, rare);
+  visit("score_size", &Config::score_size, rare);
   visit("attention_cap", &Config::attention_cap, rare);
   visit("logit_cap", &Config::logit_cap, rare);
   visit("embedding_scale", &Config::embedding_scale, rare);
@@ -63,39 +66,11 @@ constexpr auto choices(Positions) {
 constexpr auto choices(RotaryPairs) {
   return std::array{RotaryPairs::interleaved, RotaryPairs::halves};
 }
-constexpr auto choices(Mlp) { return std::array{Mlp::gelu_tanh, Mlp::swiglu}; }
+constexpr auto choices(Mlp) { return std::array{Mlp::gelu_tanh, Mlp::swiglu, Mlp::geglu}; }
 constexpr auto choices(Output) { return std::array{Output::tied, Output::separate}; }
 
-void read(const Json& value, const JsonPlace& place, int& field) {
-  constexpr std::string_view kExpected = "a whole number of 32 bits";
-  // Above 2^63 the library's signed reading wraps round, hence the unsigned one first.
-  using Limits = std::numeric_limits<int>;
-  if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{Limits::max()}) {
-    throw bad_value(place, kExpected, &value);
-  }
-  if (!value.is_number_integer() || value.get<std::int64_t>() < Limits::min()) {
-    throw bad_value(place, kExpected, &value);
-  }
-  field = value.get<int>();
-}
-
-void read(const Json& value, const JsonPlace& place, double& field) {
-  if (!value.is_number()) throw bad_value(place, "a number", &value);
-  field = value.get<double>();
-}
-
-void read(const Json& value, const JsonPlace& place, bool& field) {
-  if (!value.is_boolean()) throw bad_value(place, "true or false", &value);
-  field = value.get<bool>();
-}
-
-void read(const Json& value, const JsonPlace& place, std::vector<int>& field) {
-  if (!value.is_array()) throw bad_value(place, "an array of whole numbers", &value);
-  for (const Json& element : value) read(element, place, field.emplace_back());
-}
-
 template <typename Choice>
-void read(const Json& value, const JsonPlace& place, Choice& field) {
+void read_value(const Json& value, const JsonPlace& place, Choice& field) {
   std::string expected;
   for (const Choice choice : choices(Choice{})) {
     if (value == name(choice)) {
@@ -148,7 +123,7 @@ Config parse_config(std::string_view text, std::string_view where) {
   Config config;
   visit_fields([&](std::string_view key, auto member, Presence presence) {
     const Json* value = find_key(object, key);
-    if (value) return read(*value, {where, key}, config.*member);
+    if (value) return read_value(*value, {where, key}, config.*member);
     if (presence == Presence::required) throw bad_value({where, key}, "a value", nullptr);
   });
   // A layer count too large to be true is left to validate(), before anything is allocated for it.

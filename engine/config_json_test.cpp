@@ -41,6 +41,8 @@ TEST(ConfigText, has_all_keys_in_one_order) { EXPECT_EQ(config_text(tiny_config(
 TEST(ConfigText, has_rare_keys_where_they_say_something) {
   const std::pair<std::string, void (*)(Config&)> rare[] = {
       {"\"rotary_base_windowed\": 100.0", [](Config& c) { c.rotary_base_windowed = 100; }},
+      {"\"post_norms\": true", [](Config& c) { c.post_norms = true; }},
+      {"\"score_size\": 3.0", [](Config& c) { c.score_size = 3; }},
       {"\"rotary_dimensions\": 2", [](Config& c) { c.rotary_dimensions = 2; }},
       {"\"head_norm\": true", [](Config& c) { c.head_norm = true; }},
       {"\"attention_cap\": 50.0", [](Config& c) { c.attention_cap = 50; }},
@@ -121,9 +123,9 @@ const Wrong kWrong[] = {
      {"\"norm_epsilon\"", "\"norm_eps\""},
      "c: unknown key in configuration, expected one of format, vocabulary, width, layers, "
      "query_heads, kv_heads, head_size, mlp_width, context, norm, norm_epsilon, positions, "
-     "rotary_pairs, rotary_base, rotary_base_windowed, rotary_dimensions, mlp, qkv_bias, "
-     "attention_output_bias, mlp_bias, output, windows, head_norm, attention_cap, logit_cap, "
-     "embedding_scale, got \"norm_eps\""},
+     "rotary_pairs, rotary_base, rotary_base_windowed, rotary_dimensions, rotary_divisors, mlp, "
+     "qkv_bias, attention_output_bias, mlp_bias, output, windows, head_norm, post_norms, "
+     "score_size, attention_cap, logit_cap, embedding_scale, got \"norm_eps\""},
     {"a_key_twice",
      {"\"width\": 1", "\"width\": 1, \"width\": 1"},
      "c: key \"width\", expected it once, got it again"},
@@ -183,7 +185,7 @@ const Wrong kWrong[] = {
      "c: rotary_pairs, expected \"interleaved\" or \"halves\", got \"Halves\""},
     {"an_unknown_mlp",
      {"\"gelu-tanh\"", "\"gelu\""},
-     "c: mlp, expected \"gelu-tanh\" or \"swiglu\", got \"gelu\""},
+     "c: mlp, expected \"gelu-tanh\" or \"swiglu\" or \"geglu\", got \"gelu\""},
     {"an_unknown_output",
      {"\"tied\"", "true"},
      "c: output, expected \"tied\" or \"separate\", got true"},

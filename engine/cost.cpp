@@ -50,11 +50,14 @@ LayerRows rows_of(const Config& config, const Phase& phase, int layer) {
           phase.sequences, phase.cached};
 }
 
+// Of one number of the hidden row, with the product of a gate.
+Count activation_operations(Mlp mlp) { return mlp == Mlp::swiglu ? 4 : mlp == Mlp::geglu ? 9 : 8; }
+
 Count bias_operations(const Config& c, const LayerRows& rows) {
   Count each;
   if (c.qkv_bias) each += rows.asked * c.query_width() + rows.all * 2 * c.kv_width();
   if (c.attention_output_bias) each += rows.asked * c.width;
-  const int inner = c.mlp == Mlp::swiglu ? 2 : 1;
+  const int inner = gated(c.mlp) ? 2 : 1;
   if (c.mlp_bias) each += rows.asked * (Count(inner) * c.mlp_width + c.width);
   return each;
 }
@@ -83,14 +86,15 @@ Work layer_work(const Config& c, const LayerRows& rows) {
   const Count all = rows.all * rows.together;
   const Count asked = rows.asked * rows.together;
   const Count width = c.width;
-  const bool gated = c.mlp == Mlp::swiglu;
   Work work;
   work.projections = asked * width * c.query_width() * 2 + all * width * c.kv_width() * 2;
   work.attention = rows.together * rows.pairs * c.query_width() * 2;
-  work.mlp = asked * width * c.mlp_width * (gated ? 3 : 2);
+  work.mlp = asked * width * c.mlp_width * (gated(c.mlp) ? 3 : 2);
   work.rest = (all + asked) * norm_operations(c.norm, width) +
               rows.together * (bias_operations(c, rows) + head_operations(c, rows)) +
-              score_operations(c, rows) + asked * width * 2 + asked * c.mlp_width * (gated ? 4 : 8);
+              score_operations(c, rows) + asked * width * 2 +
+              asked * c.mlp_width * activation_operations(c.mlp);
+  if (c.post_norms) work.rest += asked * 2 * norm_operations(c.norm, width);
   return work;
 }
 
@@ -240,7 +244,7 @@ CacheBytes cache_kind_bytes(const Config& config, const CacheKind& kind, Count r
 RunWork run_work(const Config& c, std::int64_t length, std::int64_t sequences) {
   const Phase all{.tokens = length, .sequences = 1, .answered = Rows::all};
   const Count anew = triangle(length);  // rows of all prefixes
-  const Count gates = c.mlp == Mlp::swiglu ? 3 : 2;
+  const Count gates = gated(c.mlp) ? 3 : 2;
   const Count keys = Count(c.width) * c.kv_width() * 2;
   const Count others = Count(c.width) * c.query_width() * 2 + gates * c.width * c.mlp_width;
   Count uncached = Count(length) * c.width * c.vocabulary;

@@ -63,7 +63,8 @@ class Ledger {
  private:
   void know_layer(const Layer<Counted>& layer, int l) {
     for (const NormWeights<Counted>* norm :
-         {&layer.attention_norm, &layer.mlp_norm, &layer.query_norm, &layer.key_norm}) {
+         {&layer.attention_norm, &layer.mlp_norm, &layer.query_norm, &layer.key_norm,
+          &layer.attention_post_norm, &layer.mlp_post_norm}) {
       purposes_[norm] = {l};
     }
     for (const Linear<Counted>* linear :

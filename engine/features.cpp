@@ -92,6 +92,16 @@ constexpr std::array kRows{
         [](Config&) {}},
     Row{Feature::two_tokens, "two-tokens", [](const Config& c) { return c.vocabulary > 1; },
         [](Config&) {}},
+    Row{Feature::post_norms, "post-norms", [](const Config& c) { return c.post_norms; },
+        [](Config& c) { c.post_norms = true; }},
+    Row{Feature::scaled_rotary, "scaled-rotary",
+        [](const Config& c) { return !c.rotary_divisors.empty(); },
+        [](Config& c) {
+          c.rotary_divisors.assign(static_cast<std::size_t>(c.rotated() / 2), 3);
+          if (c.rotary_divisors.size() > 1) c.rotary_divisors[0] = 1;
+        }},
+    Row{Feature::score_size, "score-size", [](const Config& c) { return c.score_size > 0; },
+        [](Config& c) { c.score_size = 3; }},
 };
 static_assert(kRows.size() == static_cast<std::size_t>(Feature::count));
 

@@ -31,6 +31,9 @@ enum class Feature : std::uint8_t {
   two_bases,        // another rotary base in layers with a window
   frequencies,      // several rotary frequencies; the first one is the same for every base
   two_tokens,       // several tokens: with one, rows of equal positions are equal
+  post_norms,       // norms of what attention and MLP add
+  scaled_rotary,    // rotary frequencies other than those of the base
+  score_size,       // scores over another root than that of the head size
   count,
 };
 

@@ -36,11 +36,19 @@ Error unwritable(const fs::path& path, std::error_code code) {
   return bad_input({path_text(path), "output", "a place to write to", reason(code)});
 }
 
-Error unreadable(std::string_view where, std::string_view got) {
+Error unreadable(std::string_view where, const std::string& got) {
   return bad_input({where, "file", "a readable regular file", got});
 }
 
-std::int64_t regular_size(const fs::path& path, std::string_view where) {
+}  // namespace
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::symlink_status(path, ignored).type() != fs::file_type::not_found;
+}
+
+std::int64_t regular_size(const fs::path& path, std::int64_t bytes_max) {
+  const std::string where = path_text(path);
   std::error_code code;
   const fs::file_status status = fs::status(path, code);
   if (status.type() == fs::file_type::not_found) throw unreadable(where, "none");
@@ -49,17 +57,17 @@ std::int64_t regular_size(const fs::path& path, std::string_view where) {
   if (!fs::is_regular_file(status)) throw unreadable(where, "a special file");
   const std::uintmax_t size = fs::file_size(path, code);
   if (code) throw unreadable(where, reason(code));
-  return static_cast<std::int64_t>(size);
+  if (size <= static_cast<std::uintmax_t>(bytes_max)) return static_cast<std::int64_t>(size);
+  throw bad_input({where, "file size", fmt::format("at most {} bytes", bytes_max),
+                   fmt::format("{} bytes", size)});
 }
 
-}  // namespace
+Error unreadable(std::string_view where, int error_number) {
+  return unreadable(where, reason(std::error_code(error_number, std::generic_category())));
+}
 
 InputFile::InputFile(const fs::path& path, std::int64_t bytes_max)
-    : where_(path_text(path)), size_(regular_size(path, where_)) {
-  if (size_ > bytes_max) {
-    throw bad_input({where_, "file size", fmt::format("at most {} bytes", bytes_max),
-                     fmt::format("{} bytes", size_)});
-  }
+    : where_(path_text(path)), size_(regular_size(path, bytes_max)) {
   errno = 0;
   stream_.open(path, std::ios::binary);
   if (!stream_) throw unreadable(where_, reason(last_error()));

@@ -10,11 +10,20 @@
 #include <string>
 #include <string_view>
 
+#include "engine/error.h"
+
 namespace kvcheck {
 
 // Most bytes of a text file (configuration, vocabulary, corpus, manifest). A sparse file can claim
 // any size, so that reading one whole needs a bound.
 inline constexpr std::int64_t kTextBytesMax = std::int64_t{64} << 20;
+
+// Anything of that name counts, so that a folder called corpus.txt is an Error and not "no corpus".
+[[nodiscard]] bool is_there(const std::filesystem::path& path);
+// Bytes of a regular file; Error for anything else and for more than `bytes_max`.
+[[nodiscard]] std::int64_t regular_size(const std::filesystem::path& path, std::int64_t bytes_max);
+// What is said where the operating system refuses to open or read a file, and why.
+[[nodiscard]] Error unreadable(std::string_view where, int error_number);
 
 // A regular file opened for reading. Folders and special files are refused before they are opened:
 // a pipe would wait for ever and /dev/zero never ends.

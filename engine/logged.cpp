@@ -81,7 +81,7 @@ Logged<T>::Logged(const Model<T>& model, const Ops<T>& ops)
       ops_(ops),
       rotary_(rotary_tables<T>(model.config)),
       epsilon_(static_cast<T>(model.config.norm_epsilon)),
-      scale_(static_cast<T>(1.0L / std::sqrt(static_cast<long double>(model.config.head_size)))),
+      scale_(static_cast<T>(model.config.score_scale())),
       query_row_(static_cast<std::size_t>(model.config.query_width())),
       attended_row_(query_row_.size()) {
   for (int h = 0; h < model.config.query_heads; ++h) {
@@ -172,6 +172,9 @@ void Logged<T>::attention(int layer, std::span<const LoggedRow> log) {
   const View<T> projected = projected_.reshape(x.rows, config.width);
   ops_.product(attended_.view(), weights.attention_output.weight, weights.attention_output.bias,
                projected);
+  if (config.post_norms) {
+    ops_.normalize(projected, weights.attention_post_norm, epsilon_, projected);
+  }
   observe(Site::attention_output, layer, projected);
   ops_.add(projected, x);
   observe(Site::attention_residual, layer, x);
@@ -285,16 +288,19 @@ void Logged<T>::mlp(int layer) {
   observe(Site::mlp_norm, layer, normed);
   const View<T> up = up_.reshape(x.rows, config.mlp_width);
   ops_.product(normed, weights.mlp_up.weight, weights.mlp_up.bias, up);
-  if (config.mlp == Mlp::swiglu) {
+  if (gated(config.mlp)) {
     const View<T> gate = gate_.reshape(x.rows, config.mlp_width);
     ops_.product(normed, weights.mlp_gate.weight, weights.mlp_gate.bias, gate);
-    ops_.swiglu(gate, up);
+    (config.mlp == Mlp::swiglu ? ops_.swiglu : ops_.geglu)(gate, up);
   } else {
     ops_.gelu_tanh(up);
   }
   observe(Site::mlp_hidden, layer, up);
   const View<T> projected = projected_.reshape(x.rows, config.width);
   ops_.product(up, weights.mlp_down.weight, weights.mlp_down.bias, projected);
+  if (config.post_norms) {
+    ops_.normalize(projected, weights.mlp_post_norm, epsilon_, projected);
+  }
   observe(Site::mlp_output, layer, projected);
   ops_.add(projected, x);
   observe(Site::residual, layer, x);

@@ -48,12 +48,6 @@ bool is_sha256(const Json& value) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
-// A plain name: a manifest has no business outside its folder.
-bool is_file_name(std::string_view name) {
-  return !name.empty() && name != "." && name != ".." &&
-         name.find_first_of(std::string_view("/\0", 2)) == name.npos;
-}
-
 std::map<std::string, std::string> parse_files(const Json& files, std::string_view where) {
   require_object(files, {where, "files"});
   std::map<std::string, std::string> found;
@@ -72,6 +66,11 @@ std::map<std::string, std::string> parse_files(const Json& files, std::string_vi
 }
 
 }  // namespace
+
+bool is_file_name(std::string_view name) {
+  return !name.empty() && name != "." && name != ".." &&
+         name.find_first_of(std::string_view("/\0", 2)) == name.npos;
+}
 
 Manifest parse_manifest(std::string_view text, std::string_view where) {
   const Json object = parse_json(text, where);

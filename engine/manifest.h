@@ -29,6 +29,9 @@ struct Manifest {
   std::map<std::string, std::string> files;  // name in the folder -> SHA-256
 };
 
+// A plain name: a list of files in a folder has no business outside of it.
+[[nodiscard]] bool is_file_name(std::string_view name);
+
 [[nodiscard]] Manifest parse_manifest(std::string_view text, std::string_view where);
 
 }  // namespace kvcheck

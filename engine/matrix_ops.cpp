@@ -123,6 +123,7 @@ const Ops<T>& matrix_ops() {
       .normalize = normalize<T>,
       .gelu_tanh = row::gelu_tanh<T>,
       .swiglu = row::swiglu<T>,
+      .geglu = row::geglu<T>,
       .add = row::add<T>,
       .soft_cap = row::soft_cap<T>,
       .scores = scores<T>,

@@ -40,16 +40,18 @@ struct NormWeights {
 template <Scalar T>
 struct Layer {
   NormWeights<T> attention_norm;
-  Linear<T> query;             // [width, query_heads * head_size]
-  Linear<T> key;               // [width, kv_heads * head_size]
-  Linear<T> value;             // [width, kv_heads * head_size]
-  NormWeights<T> query_norm;   // of each head, [head_size], scale only; with head_norm
-  NormWeights<T> key_norm;     // likewise
-  Linear<T> attention_output;  // [query_heads * head_size, width]
+  Linear<T> query;                     // [width, query_heads * head_size]
+  Linear<T> key;                       // [width, kv_heads * head_size]
+  Linear<T> value;                     // [width, kv_heads * head_size]
+  NormWeights<T> query_norm;           // of each head, [head_size], scale only; with head_norm
+  NormWeights<T> key_norm;             // likewise
+  Linear<T> attention_output;          // [query_heads * head_size, width]
+  NormWeights<T> attention_post_norm;  // with post_norms
   NormWeights<T> mlp_norm;
-  Linear<T> mlp_gate;  // [width, mlp_width], SwiGLU only
-  Linear<T> mlp_up;    // [width, mlp_width]
-  Linear<T> mlp_down;  // [mlp_width, width]
+  Linear<T> mlp_gate;            // [width, mlp_width], where the MLP has a gate
+  Linear<T> mlp_up;              // [width, mlp_width]
+  Linear<T> mlp_down;            // [mlp_width, width]
+  NormWeights<T> mlp_post_norm;  // with post_norms
 };
 
 template <Scalar T>

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <span>
 #include <system_error>
@@ -13,9 +14,13 @@
 #include "engine/echo.h"
 #include "engine/error.h"
 #include "engine/files.h"
+#include "engine/gguf_model.h"
+#include "engine/hf_folder.h"
+#include "engine/mapped_file.h"
 #include "engine/safetensors.h"
 #include "engine/sequences.h"
 #include "engine/sha256.h"
+#include "engine/strict_json.h"
 
 namespace kvcheck {
 namespace {
@@ -25,17 +30,15 @@ namespace fs = std::filesystem;
 // Any file that a manifest lists may be as large as the largest weights and their header.
 constexpr std::int64_t kListedBytesMax = kBytesMax + 2 * kHeaderBytesMax;
 
-// Anything of that name counts, so that a folder called corpus.txt is an Error and not "no corpus".
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::symlink_status(path, ignored).type() != fs::file_type::not_found;
-}
+// The widest weights that are read, and a vocabulary.
+constexpr std::int64_t kGgufBytesMax = 2 * kBytesMax + (std::int64_t{1} << 30);
 
 void require_folder(const fs::path& folder) {
   std::error_code ignored;
   const fs::file_status status = fs::status(folder, ignored);
   if (fs::is_directory(status)) return;
-  throw bad_input({path_text(folder), "model", "a folder", fs::exists(status) ? "a file" : "none"});
+  throw bad_input({path_text(folder), "model", "a folder or a .gguf file",
+                   fs::exists(status) ? "a file" : "none"});
 }
 
 void verify_files(const fs::path& folder, const Manifest& manifest) {
@@ -72,6 +75,17 @@ void load_golden(const fs::path& folder, ModelData& data) {
   data.golden = std::make_shared<const GoldenLogits>(read_golden(golden, data.weights.config));
 }
 
+// A configuration of kvcheck's own says so, or is told that it should.
+Model<float> load_weights(const fs::path& folder) {
+  const fs::path path = folder / "config.json";
+  const std::string text = read_text(path);
+  const nlohmann::json object = parse_json(text, path_text(path));
+  if (is_hf_config(object)) {
+    return read_hf_weights(folder, parse_hf_config(object, path_text(path)));
+  }
+  return read_safetensors(folder / "model.safetensors", parse_config(text, path_text(path)));
+}
+
 // Folders that may hold bundled models, the one to prefer first.
 std::vector<fs::path> fixture_folders() {
   if (const char* folder = std::getenv("KVCHECK_FIXTURES")) return {fs::path(folder)};
@@ -97,14 +111,24 @@ bool is_bundled_name(std::string_view name) {
 
 }  // namespace
 
+ModelData load_model_path(const fs::path& path) {
+  if (path.extension() != ".gguf" || fs::is_directory(path)) return load_model_folder(path);
+  const MappedFile file(path, kGgufBytesMax);
+  GgufModel model = gguf_model(parse_gguf(file.bytes(), file.where()));
+  ModelData data;
+  data.name = path.string();
+  data.sha256 = model_sha256(model.weights);
+  data.weights = std::move(model.weights);
+  data.words = std::move(model.words);
+  return data;
+}
+
 ModelData load_model_folder(const fs::path& folder) {
   require_folder(folder);
   ModelData data;
   data.name = folder.string();
   load_manifest(folder, data);
-  const fs::path path = folder / "config.json";
-  const Config config = parse_config(read_text(path), path_text(path));
-  data.weights = read_safetensors(folder / "model.safetensors", config);
+  data.weights = load_weights(folder);
   data.sha256 = model_sha256(data.weights);
   load_texts(folder, data);
   load_golden(folder, data);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// A model folder, read and written.
+// Models in files: folders, of which kvcheck's own are read and written, and GGUF files.
 //
 //   config.json        the configuration, see config_json.h
 //   model.safetensors  the weights, see safetensors.h: names and shapes as tensor_shapes() lists
 //                      them, matrices [in, out] row by row
-// and, each of them only if somebody has something to say:
+// or a config.json and weights as Hugging Face's transformers writes them (hf_config.h,
+// hf_folder.h) and, each of them only if somebody has something to say:
 //   vocabulary.txt     one word a line, as many as the vocabulary has ids
 //   corpus.txt         sequences that the model was made for, see sequences.h
 //   manifest.json      promises and checksums, see manifest.h; checksums are verified
@@ -36,6 +37,10 @@ struct ModelData {
   std::optional<Published> published;          // a difference that was reported for it
   std::shared_ptr<const GoldenLogits> golden;  // null: none; shared, since a model may be copied
 };
+
+// A folder as above or as transformers writes it, or a GGUF file, told by its ending .gguf. The
+// name is the path's text. Throws Error at anything wrong with any of the files.
+[[nodiscard]] ModelData load_model_path(const std::filesystem::path& path);
 
 // The name is the path's text. Throws Error at anything wrong with any of the files.
 [[nodiscard]] ModelData load_model_folder(const std::filesystem::path& folder);

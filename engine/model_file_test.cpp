@@ -78,9 +78,9 @@ TEST_F(ModelFolder, a_corpus_of_ids_needs_no_words) {
 
 TEST_F(ModelFolder, without_a_folder_is_an_error) {
   EXPECT_EQ(error_in(folder, [&] { (void)load_model_folder(folder / "none"); }),
-            "none: model, expected a folder, got none");
+            "none: model, expected a folder or a .gguf file, got none");
   EXPECT_EQ(error_in(folder, [&] { (void)load_model_folder(folder / "config.json"); }),
-            "config.json: model, expected a folder, got a file");
+            "config.json: model, expected a folder or a .gguf file, got a file");
 }
 
 TEST_F(ModelFolder, without_one_of_the_two_files_is_an_error) {

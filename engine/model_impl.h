@@ -60,13 +60,15 @@ class Walk {
     }
     linear(prefix + "attention_output", Part::attention, q, width, config_.attention_output_bias,
            field(&L::attention_output));
+    if (config_.post_norms) norm(prefix + "attention_post_norm", field(&L::attention_post_norm));
     norm(prefix + "mlp_norm", field(&L::mlp_norm));
     const int inner = config_.mlp_width;
-    if (config_.mlp == Mlp::swiglu) {
+    if (gated(config_.mlp)) {
       linear(prefix + "mlp_gate", Part::mlp, width, inner, config_.mlp_bias, field(&L::mlp_gate));
     }
     linear(prefix + "mlp_up", Part::mlp, width, inner, config_.mlp_bias, field(&L::mlp_up));
     linear(prefix + "mlp_down", Part::mlp, inner, width, config_.mlp_bias, field(&L::mlp_down));
+    if (config_.post_norms) norm(prefix + "mlp_post_norm", field(&L::mlp_post_norm));
   }
 
   template <typename L>

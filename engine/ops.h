@@ -60,6 +60,7 @@ struct Ops {
   void (*normalize)(View<const T> x, const NormWeights<T>& weights, T epsilon, View<T> out);
   void (*gelu_tanh)(View<T> x);                    // in place
   void (*swiglu)(View<const T> gate, View<T> up);  // up = silu(gate) * up
+  void (*geglu)(View<const T> gate, View<T> up);   // up = gelu_tanh(gate) * up
   void (*add)(View<const T> x, View<T> sum);       // sum += x
   void (*soft_cap)(View<T> x, T cap);              // in place: cap tanh(x / cap)
 
@@ -108,13 +109,14 @@ void normalize_heads(const Ops<T>& ops, const NormWeights<T>& weights, T epsilon
 inline constexpr int kRotaryPositionsMax = 8192;
 
 // Cosine and sine of every (position, pair), [positions, rotated / 2]: angles position * base^(-2 i
-// / rotated) with `rotated` dimensions of a head, computed in long double and rounded once.
+// / rotated) with `rotated` dimensions of a head, each over the divisor that the configuration may
+// give its pair, computed in long double and rounded once.
 // RoFormer (arXiv 2104.09864), section 3.2.2.
 template <Scalar T>
 struct RotaryTable {
   int pairs = 0;
   int positions = 0;                     // the context, but no more than kRotaryPositionsMax
-  std::vector<long double> frequencies;  // [pairs] base^(-2 i / rotated)
+  std::vector<long double> frequencies;  // [pairs] base^(-2 i / rotated) / divisor
   std::vector<T> cosine;
   std::vector<T> sine;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Rotary tables that decoders share. A table takes longer to compute than a short sequence to run,
-// and depends on three numbers of a configuration only, so the last ones are remembered.
+// and depends on a few numbers of a configuration only, so the last ones are remembered.
 #pragma once
 
 #include <algorithm>
@@ -28,6 +28,7 @@ namespace rotary {
 struct Key {
   double base;
   int dimensions;
+  std::vector<double> divisors;
   int positions;
   Turning turning;
 
@@ -81,8 +82,8 @@ template <Scalar T>
                                             Turning turning = Turning::forth) {
   RotaryTables<T> tables;
   for (const double base : config.rotary_bases()) {
-    const rotary::Key key{base, config.rotated(), std::min(config.context, kRotaryPositionsMax),
-                          turning};
+    const rotary::Key key{base, config.rotated(), config.rotary_divisors,
+                          std::min(config.context, kRotaryPositionsMax), turning};
     tables.push_back(rotary::Memory<T>::of_all_threads().find(key, [&] {
       RotaryTable<T> table = rotary_table<T>(config, base);
       return turning == Turning::forth ? table : rotary::turned_back(std::move(table));

@@ -226,14 +226,17 @@ void stretches(View<T> x, Work work) {
 // 0.5 x (1 + tanh(u)) with u = sqrt(2/pi) (x + 0.044715 x^3) is x / (1 + e^(-2u)): Hendrycks and
 // Gimpel (arXiv 1606.08415), the approximation that GPT-2 uses.
 template <Scalar T>
+T gelu_tanh_of(T x) {
+  const T linear = T(-1.5957691216057307117597842397375L);  // -2 sqrt(2/pi)
+  const T exponent = linear * (x + T(0.044715L) * (x * x * x));
+  return x / (T(1) + exponential<T>(exponent));
+}
+
+template <Scalar T>
 void gelu_tanh(View<T> x) {
   stretches(x, [&](std::ptrdiff_t first, int count) {
     T* v = x.data + first;
-    for (int i = 0; i < count; ++i) {
-      const T linear = T(-1.5957691216057307117597842397375L);  // -2 sqrt(2/pi)
-      const T exponent = linear * (v[i] + T(0.044715L) * (v[i] * v[i] * v[i]));
-      v[i] = v[i] / (T(1) + exponential<T>(exponent));
-    }
+    for (int i = 0; i < count; ++i) v[i] = gelu_tanh_of(v[i]);
   });
 }
 
@@ -244,6 +247,16 @@ void swiglu(View<const T> gate, View<T> up) {
     const T* g = gate.data + first;
     T* u = up.data + first;
     for (int i = 0; i < count; ++i) u[i] = g[i] / (T(1) + exponential<T>(-g[i])) * u[i];
+  });
+}
+
+// `gate` and `up` have the same shape and stride.
+template <Scalar T>
+void geglu(View<const T> gate, View<T> up) {
+  stretches(up, [&](std::ptrdiff_t first, int count) {
+    const T* g = gate.data + first;
+    T* u = up.data + first;
+    for (int i = 0; i < count; ++i) u[i] = gelu_tanh_of(g[i]) * u[i];
   });
 }
 
@@ -469,6 +482,7 @@ const Ops<T>& row_ops() {
       .normalize = row::normalize<T>,
       .gelu_tanh = row::gelu_tanh<T>,
       .swiglu = row::swiglu<T>,
+      .geglu = row::geglu<T>,
       .add = row::add<T>,
       .soft_cap = row::soft_cap<T>,
       .scores = row::scores<T>,
@@ -500,7 +514,9 @@ RotaryTable<T> rotary_table(const Config& config, double base) {
   table.pairs = config.rotated() / 2;
   for (int i = 0; i < table.pairs; ++i) {
     const long double exponent = -2.0L * i / config.rotated();
-    table.frequencies.push_back(std::pow(static_cast<long double>(base), exponent));
+    const long double divisor =
+        config.rotary_divisors.empty() ? 1 : config.rotary_divisors[static_cast<std::size_t>(i)];
+    table.frequencies.push_back(std::pow(static_cast<long double>(base), exponent) / divisor);
   }
   table.positions = std::min(config.context, kRotaryPositionsMax);
   for (int position = 0; position < table.positions; ++position) {

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -16,6 +16,7 @@
 
 #include "engine/echo.h"
 #include "engine/error.h"
+#include "engine/mapped_file.h"
 #include "engine/strict_json.h"
 
 namespace kvcheck {
@@ -33,39 +34,35 @@ constexpr std::string_view kMetadata = "__metadata__";
 // One tensor as the header describes it.
 struct Entry {
   std::string name;
+  std::string format;
+  std::optional<Dtype> dtype;
   Shape shape;
   std::int64_t begin = 0;  // offsets in the data, which begins behind the header
   std::int64_t end = 0;
 };
 
 struct Header {
-  std::string text;
-  std::int64_t data_start = 0;
-  std::int64_t data_bytes = 0;
+  std::string_view text;
+  std::span<const std::byte> data;
+
+  [[nodiscard]] std::int64_t data_bytes() const { return static_cast<std::int64_t>(data.size()); }
 };
 
-std::string shape_text(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
-
-std::string tensor_text(std::string_view name) { return fmt::format("tensor {}", in_quotes(name)); }
-
-Header read_header(InputFile& file) {
-  if (file.size() < kLengthBytes) {
-    throw bad_input({file.where(), "header length", fmt::format("{} bytes", kLengthBytes),
-                     fmt::format("a file of {}", file.size())});
+Header read_header(std::span<const std::byte> file, std::string_view where) {
+  const auto size = static_cast<std::int64_t>(file.size());
+  if (size < kLengthBytes) {
+    throw bad_input({where, "header length", fmt::format("{} bytes", kLengthBytes),
+                     fmt::format("a file of {}", size)});
   }
   std::uint64_t length = 0;
-  file.read(0, std::as_writable_bytes(std::span(&length, 1)));
-  const std::int64_t most = std::min(file.size() - kLengthBytes, kHeaderBytesMax);
+  std::memcpy(&length, file.data(), sizeof length);
+  const std::int64_t most = std::min(size - kLengthBytes, kHeaderBytesMax);
   if (length > static_cast<std::uint64_t>(most)) {
-    throw bad_input({file.where(), "header length", fmt::format("at most {} bytes", most),
-                     fmt::format("{}", length)});
+    throw bad_input(
+        {where, "header length", fmt::format("at most {} bytes", most), fmt::format("{}", length)});
   }
-  Header header;
-  header.text.resize(length);
-  file.read(kLengthBytes, std::as_writable_bytes(std::span(header.text)));
-  header.data_start = kLengthBytes + static_cast<std::int64_t>(length);
-  header.data_bytes = file.size() - header.data_start;
-  return header;
+  const std::span<const std::byte> rest = file.subspan(kLengthBytes);
+  return {{reinterpret_cast<const char*>(rest.data()), length}, rest.subspan(length)};
 }
 
 // Whole numbers from 0 to 2^63 - 1, or nothing.
@@ -81,23 +78,31 @@ std::optional<std::vector<std::int64_t>> naturals(const Json* value) {
   return numbers;
 }
 
-// Bytes of a tensor, or nothing where they pass 2^63.
-std::optional<std::int64_t> bytes_of(const Shape& shape) {
-  std::int64_t bytes = sizeof(float);
-  for (const std::int64_t extent : shape) {
-    if (__builtin_mul_overflow(bytes, extent, &bytes)) return std::nullopt;
+// The formats that the engine can read, by their names here.
+constexpr std::array kReadable{Dtype::f64, Dtype::f32, Dtype::f16, Dtype::bf16};
+
+std::optional<Dtype> readable(std::string_view format) {
+  const auto* const found =
+      std::ranges::find(kReadable, format, [](Dtype dtype) { return block_of(dtype).name; });
+  return found == kReadable.end() ? std::nullopt : std::optional(*found);
+}
+
+std::string parse_dtype(const Json* value, const JsonPlace& place, Dtypes dtypes) {
+  if (dtypes == Dtypes::f32 && (!value || *value != "F32")) {
+    throw bad_value(place, "\"F32\"", value);
   }
-  return bytes;
+  if (!value || !value->is_string()) throw bad_value(place, "a text", value);
+  return value->get<std::string>();
 }
 
 // Fields of one entry, before anything is said about its place.
-Entry parse_entry(const std::string& name, const Json& value, std::string_view where) {
+Entry parse_entry(const std::string& name, const Json& value, std::string_view where,
+                  Dtypes dtypes) {
   const std::string what = tensor_text(name);
   constexpr std::array<std::string_view, 3> kKeys{"dtype", "shape", "data_offsets"};
   require_object(value, {where, what});
   require_known_keys(value, kKeys, {where, what});
-  const Json* dtype = find_key(value, "dtype");
-  if (!dtype || *dtype != "F32") throw bad_value({where, what + " dtype"}, "\"F32\"", dtype);
+  std::string format = parse_dtype(find_key(value, "dtype"), {where, what + " dtype"}, dtypes);
   const Json* shape = find_key(value, "shape");
   const auto extents = naturals(shape);
   if (!extents) throw bad_value({where, what + " shape"}, "an array of whole numbers", shape);
@@ -106,7 +111,8 @@ Entry parse_entry(const std::string& name, const Json& value, std::string_view w
   if (!bounds || bounds->size() != 2) {
     throw bad_value({where, what + " data_offsets"}, "two whole numbers", offsets);
   }
-  return {name, *extents, (*bounds)[0], (*bounds)[1]};
+  const auto dtype = readable(format);
+  return {name, std::move(format), dtype, *extents, (*bounds)[0], (*bounds)[1]};
 }
 
 void check_extent(const Entry& entry, std::int64_t data_bytes, std::string_view where) {
@@ -116,15 +122,15 @@ void check_extent(const Entry& entry, std::int64_t data_bytes, std::string_view 
   if (entry.end > data_bytes) {
     throw bad_input({where, what, fmt::format("at most {}", data_bytes), got});
   }
-  const auto bytes = bytes_of(entry.shape);
+  if (!entry.dtype) return;
+  const auto bytes = bytes_of(*entry.dtype, entry.shape);
   if (!bytes) {
     throw bad_input({where, tensor_text(entry.name) + " shape", "fewer than 2^63 bytes",
-                     one_line(shape_text(entry.shape))});
+                     shape_text(entry.shape)});
   }
   if (entry.end - entry.begin == *bytes) return;
-  throw bad_input({where, what,
-                   fmt::format("{} bytes for shape {}", *bytes, one_line(shape_text(entry.shape))),
-                   got});
+  throw bad_input(
+      {where, what, fmt::format("{} bytes for shape {}", *bytes, shape_text(entry.shape)), got});
 }
 
 void check_metadata(const Json& value, std::string_view where) {
@@ -134,7 +140,7 @@ void check_metadata(const Json& value, std::string_view where) {
   }
 }
 
-std::vector<Entry> parse_entries(const Header& header, std::string_view where) {
+std::vector<Entry> parse_entries(const Header& header, std::string_view where, Dtypes dtypes) {
   const Json json = parse_json(header.text, where);
   require_object(json, {where, "header"});
   std::vector<Entry> entries;
@@ -143,17 +149,17 @@ std::vector<Entry> parse_entries(const Header& header, std::string_view where) {
       check_metadata(item.value(), where);
       continue;
     }
-    entries.push_back(parse_entry(item.key(), item.value(), where));
-    check_extent(entries.back(), header.data_bytes, where);
+    entries.push_back(parse_entry(item.key(), item.value(), where, dtypes));
+    check_extent(entries.back(), header.data_bytes(), where);
   }
   return entries;
 }
 
 // Exactly the expected names, each with its shape.
-void check_names(const std::vector<Entry>& entries, const std::vector<TensorShape>& expected,
+void check_names(std::span<const StoredTensor> entries, const std::vector<TensorShape>& expected,
                  std::string_view where) {
-  std::map<std::string_view, const Entry*> left;
-  for (const Entry& entry : entries) left[entry.name] = &entry;
+  std::map<std::string_view, const StoredTensor*> left;
+  for (const StoredTensor& entry : entries) left[entry.name] = &entry;
   for (const TensorShape& tensor : expected) {
     const auto found = left.find(tensor.name);
     const std::string what = tensor_text(tensor.name);
@@ -162,8 +168,7 @@ void check_names(const std::vector<Entry>& entries, const std::vector<TensorShap
     }
     const Shape& shape = found->second->shape;
     if (shape != tensor.shape) {
-      throw bad_input(
-          {where, what + " shape", shape_text(tensor.shape), one_line(shape_text(shape))});
+      throw bad_input({where, what + " shape", shape_text(tensor.shape), shape_text(shape)});
     }
     left.erase(found);
   }
@@ -191,15 +196,6 @@ void check_coverage(std::vector<Entry> entries, std::int64_t data_bytes, std::st
                    fmt::format("{}", data_bytes)});
 }
 
-template <typename T>
-void check_finite(const TensorRef<T>& tensor, std::string_view where) {
-  for (std::size_t i = 0; i < tensor.values.size(); ++i) {
-    if (std::isfinite(tensor.values[i])) continue;
-    throw bad_input({where, fmt::format("{} number {}", tensor_text(tensor.name), i),
-                     "a finite number", fmt::format("{}", tensor.values[i])});
-  }
-}
-
 // The header of a model's own file, padded so that the numbers begin at a multiple of 8.
 std::string header_text(const Model<float>& model) {
   std::string text;
@@ -218,19 +214,32 @@ std::string header_text(const Model<float>& model) {
 
 }  // namespace
 
-Model<float> read_safetensors(const std::filesystem::path& path, const Config& config) {
-  InputFile file(path, kLengthBytes + kHeaderBytesMax + kBytesMax);
-  const Header header = read_header(file);
-  const std::vector<Entry> entries = parse_entries(header, file.where());
-  check_names(entries, tensor_shapes(config), file.where());
-  check_coverage(entries, header.data_bytes, file.where());
+std::vector<StoredTensor> parse_safetensors(std::span<const std::byte> file, std::string_view where,
+                                            Dtypes dtypes) {
+  const Header header = read_header(file, where);
+  const std::vector<Entry> entries = parse_entries(header, where, dtypes);
+  check_coverage(entries, header.data_bytes(), where);
+  std::vector<StoredTensor> tensors;
+  for (const Entry& entry : entries) {
+    const auto bytes = header.data.subspan(static_cast<std::size_t>(entry.begin),
+                                           static_cast<std::size_t>(entry.end - entry.begin));
+    tensors.push_back(
+        {std::string(where), entry.name, entry.format, entry.dtype, entry.shape, bytes});
+  }
+  return tensors;
+}
 
-  std::map<std::string_view, std::int64_t> begin;
-  for (const Entry& entry : entries) begin[entry.name] = header.data_start + entry.begin;
+Model<float> read_safetensors(const std::filesystem::path& path, const Config& config) {
+  const MappedFile file(path, kSafetensorsBytesMax);
+  const std::vector<StoredTensor> stored =
+      parse_safetensors(file.bytes(), file.where(), Dtypes::f32);
+  check_names(stored, tensor_shapes(config), file.where());
+  std::map<std::string_view, std::span<const std::byte>> bytes;
+  for (const StoredTensor& tensor : stored) bytes[tensor.name] = tensor.bytes;
   Model<float> model = make_model<float>(config);
   for (const auto& tensor : tensors(model)) {
-    file.read(begin.at(tensor.name), std::as_writable_bytes(tensor.values));
-    check_finite(tensor, file.where());
+    widen(Dtype::f32, bytes.at(tensor.name), tensor.values);
+    check_finite(tensor.name, tensor.values, file.where());
   }
   tie_output(model);
   return model;
@@ -238,7 +247,9 @@ Model<float> read_safetensors(const std::filesystem::path& path, const Config& c
 
 void write_safetensors(OutputFile& file, const Model<float>& model) {
   const auto weights = tensors(model);
-  for (const auto& tensor : weights) check_finite(tensor, path_text(file.target()));
+  for (const auto& tensor : weights) {
+    check_finite(tensor.name, tensor.values, path_text(file.target()));
+  }
   const std::string header = header_text(model);
   const std::uint64_t length = header.size();
   file.write(std::as_bytes(std::span(&length, 1)));

@@ -75,11 +75,18 @@ int parse_token(std::string_view token, std::string_view where, const Vocabulary
   throw bad_input({where, "token id", range, one_line(token)});
 }
 
+bool has_blanks(std::string_view word) {
+  return word.empty() || word.find_first_of(kBlanks) != word.npos;
+}
+
+// Spelled like something else that a sequence may hold.
+bool is_no_word(std::string_view word) { return is_number(word) || word == "#"; }
+
 void check_word(std::string_view word, std::string_view where) {
-  if (word.empty() || word.find_first_of(kBlanks) != word.npos) {
+  if (has_blanks(word)) {
     throw bad_input({where, "word", "one word without blanks", in_quotes(word)});
   }
-  if (is_number(word) || word == "#") {
+  if (is_no_word(word)) {
     throw bad_input({where, "word", "neither a number nor #", in_quotes(word)});
   }
 }
@@ -129,6 +136,17 @@ std::vector<std::string> parse_words(std::string_view text, std::string_view whe
   if (words.size() == static_cast<std::size_t>(vocabulary_size)) return words;
   throw bad_input({where, "words", fmt::format("{}, the vocabulary", vocabulary_size),
                    fmt::format("{}", words.size())});
+}
+
+std::vector<std::string> plain_words(std::span<const std::string_view> tokens) {
+  std::vector<std::string> words;
+  Ids ids;
+  for (const std::string_view token : tokens) {
+    const bool plain = !has_blanks(token) && !is_no_word(token) && token.find('\n') == token.npos &&
+                       !token.starts_with("<#") && ids.emplace(token, 0).second;
+    words.push_back(plain ? std::string(token) : fmt::format("<#{}>", words.size()));
+  }
+  return words;
 }
 
 std::int64_t count_all_prefixes(int vocabulary, int context) {

@@ -26,6 +26,10 @@ namespace kvcheck {
 [[nodiscard]] std::vector<std::string> parse_words(std::string_view text, std::string_view where,
                                                    int vocabulary_size);
 
+// The tokens of another program's vocabulary as words: those that parse_words() would refuse, and
+// those that were there before, become "<#ID>".
+[[nodiscard]] std::vector<std::string> plain_words(std::span<const std::string_view> tokens);
+
 // Number of sequences of length 1 .. context over the vocabulary; saturates at the largest 64-bit
 // number.
 [[nodiscard]] std::int64_t count_all_prefixes(int vocabulary, int context);

@@ -27,11 +27,11 @@ enum class Site {
   scores,              // one query row: [query_heads, visible keys], as the softmax takes them
   probabilities,       // one query row: [query_heads, visible keys]
   attention,           // [rows, query_heads * head_size], before the output projection
-  attention_output,    // [rows, width]
+  attention_output,    // [rows, width], as it is added: normed where there are post norms
   attention_residual,  // [rows, width]
   mlp_norm,            // [rows, width]
   mlp_hidden,          // [rows, mlp_width], after the activation
-  mlp_output,          // [rows, width]
+  mlp_output,          // [rows, width], likewise
   residual,            // [rows, width], what the next layer reads
   final_norm,          // [rows, width]
   logits,              // [rows, vocabulary]

@@ -86,7 +86,7 @@ void plan_views(const Config& config, std::span<const PlannedFeed> feeds, StepPl
 }
 
 void plan_rules(const Config& config, StepPlan& plan) {
-  AttentionRule rule{.score_scale = 1.0L / std::sqrt(static_cast<long double>(config.head_size)),
+  AttentionRule rule{.score_scale = config.score_scale(),
                      .score_cap = config.attention_cap,
                      .head_norm = config.head_norm};
   if (config.positions == Positions::alibi) rule.slopes = alibi_slopes(config.query_heads);

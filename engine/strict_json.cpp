@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -141,6 +142,39 @@ void require_known_keys(const Json& object, std::span<const std::string_view> kn
 const Json* find_key(const Json& object, std::string_view key) {
   const auto found = object.find(key);
   return found == object.end() ? nullptr : &*found;
+}
+
+void read_value(const Json& value, const JsonPlace& place, int& field) {
+  constexpr std::string_view kExpected = "a whole number of 32 bits";
+  // Above 2^63 the library's signed reading wraps round, hence the unsigned one first.
+  using Limits = std::numeric_limits<int>;
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{Limits::max()}) {
+    throw bad_value(place, kExpected, &value);
+  }
+  if (!value.is_number_integer() || value.get<std::int64_t>() < Limits::min()) {
+    throw bad_value(place, kExpected, &value);
+  }
+  field = value.get<int>();
+}
+
+void read_value(const Json& value, const JsonPlace& place, double& field) {
+  if (!value.is_number()) throw bad_value(place, "a number", &value);
+  field = value.get<double>();
+}
+
+void read_value(const Json& value, const JsonPlace& place, bool& field) {
+  if (!value.is_boolean()) throw bad_value(place, "true or false", &value);
+  field = value.get<bool>();
+}
+
+void read_value(const Json& value, const JsonPlace& place, std::vector<int>& field) {
+  if (!value.is_array()) throw bad_value(place, "an array of whole numbers", &value);
+  for (const Json& element : value) read_value(element, place, field.emplace_back());
+}
+
+void read_value(const Json& value, const JsonPlace& place, std::vector<double>& field) {
+  if (!value.is_array()) throw bad_value(place, "an array of numbers", &value);
+  for (const Json& element : value) read_value(element, place, field.emplace_back());
 }
 
 }  // namespace kvcheck

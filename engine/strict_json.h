@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "engine/error.h"
 
@@ -41,5 +42,13 @@ void require_known_keys(const nlohmann::json& object, std::span<const std::strin
 
 // The value of `key`, or null.
 [[nodiscard]] const nlohmann::json* find_key(const nlohmann::json& object, std::string_view key);
+
+// The value as a number of 32 bits, any number, true or false, or an array of one of the first two;
+// else an Error.
+void read_value(const nlohmann::json& value, const JsonPlace& place, int& field);
+void read_value(const nlohmann::json& value, const JsonPlace& place, double& field);
+void read_value(const nlohmann::json& value, const JsonPlace& place, bool& field);
+void read_value(const nlohmann::json& value, const JsonPlace& place, std::vector<int>& field);
+void read_value(const nlohmann::json& value, const JsonPlace& place, std::vector<double>& field);
 
 }  // namespace kvcheck

@@ -132,6 +132,12 @@ Config random_config(std::uint64_t seed) {
   c.attention_output_bias = random.coin();
   c.mlp_bias = random.coin();
   c.output = random.coin() ? Output::tied : Output::separate;
+  if (random.coin()) c.mlp = Mlp::geglu;
+  c.post_norms = random.coin();
+  if (random.coin()) c.score_size = 0.1 * random.from_1_to(1'000);
+  for (int pair = 0; c.positions == Positions::rotary && pair < c.rotated() / 2; ++pair) {
+    c.rotary_divisors.push_back(0.1 * random.from_1_to(1'000));
+  }
   for (int l = 0; l < c.layers; ++l) c.windows.push_back(random.from_1_to(4) - 1);
   return c;
 }

@@ -14,7 +14,7 @@ Uncached<T>::Uncached(const Model<T>& model, const Ops<T>& ops)
       ops_(ops),
       rotary_(rotary_tables<T>(model.config)),
       epsilon_(static_cast<T>(model.config.norm_epsilon)),
-      scale_(static_cast<T>(1.0L / std::sqrt(static_cast<long double>(model.config.head_size)))) {
+      scale_(static_cast<T>(model.config.score_scale())) {
   if (model.config.positions != Positions::alibi) return;
   for (const long double slope : alibi_slopes(model.config.query_heads)) {
     slopes_.push_back(static_cast<T>(slope));
@@ -99,6 +99,9 @@ void Uncached<T>::attention(int layer, BlockShape shape) {
   observe(Site::attention, layer, attended);
   const View<T> projected = wanted(projected_.reshape(x.rows, config.width), shape);
   ops_.product(attended, weights.attention_output.weight, weights.attention_output.bias, projected);
+  if (config.post_norms) {
+    ops_.normalize(projected, weights.attention_post_norm, epsilon_, projected);
+  }
   observe(Site::attention_output, layer, projected);
   const View<T> sum = wanted(x, shape);
   ops_.add(projected, sum);
@@ -168,16 +171,19 @@ void Uncached<T>::mlp(int layer, BlockShape shape) {
   observe(Site::mlp_norm, layer, normed);
   const View<T> up = up_.reshape(x.rows, config.mlp_width);
   ops_.product(normed, weights.mlp_up.weight, weights.mlp_up.bias, up);
-  if (config.mlp == Mlp::swiglu) {
+  if (gated(config.mlp)) {
     const View<T> gate = gate_.reshape(x.rows, config.mlp_width);
     ops_.product(normed, weights.mlp_gate.weight, weights.mlp_gate.bias, gate);
-    ops_.swiglu(gate, up);
+    (config.mlp == Mlp::swiglu ? ops_.swiglu : ops_.geglu)(gate, up);
   } else {
     ops_.gelu_tanh(up);
   }
   observe(Site::mlp_hidden, layer, up);
   const View<T> projected = wanted(projected_.reshape(x_.view().rows, config.width), shape);
   ops_.product(up, weights.mlp_down.weight, weights.mlp_down.bias, projected);
+  if (config.post_norms) {
+    ops_.normalize(projected, weights.mlp_post_norm, epsilon_, projected);
+  }
   observe(Site::mlp_output, layer, projected);
   ops_.add(projected, x);
   observe(Site::residual, layer, x);

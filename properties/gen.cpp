@@ -81,12 +81,14 @@ rc::Gen<Config> with_choices() {
       set(&Config::rotary_pairs,
           one_of<RotaryPairs>({RotaryPairs::interleaved, RotaryPairs::halves})),
       set(&Config::rotary_base, one_of<double>({10000.0, 100.0, 500000.0})),
-      set(&Config::mlp, one_of<Mlp>({Mlp::gelu_tanh, Mlp::swiglu})),
+      set(&Config::mlp, one_of<Mlp>({Mlp::gelu_tanh, Mlp::swiglu, Mlp::geglu})),
       set(&Config::qkv_bias, one_of<bool>({false, true})),
       set(&Config::attention_output_bias, one_of<bool>({false, true})),
       set(&Config::mlp_bias, one_of<bool>({false, true})),
       set(&Config::output, one_of<Output>({Output::tied, Output::separate})),
       set(&Config::rotary_base_windowed, one_of<double>({0, 0, 0, 30.0})),
+      set(&Config::post_norms, one_of<bool>({false, false, false, true})),
+      set(&Config::score_size, one_of<double>({0, 0, 0, 3.0})),
       set(&Config::head_norm, one_of<bool>({false, false, false, true})),
       set(&Config::attention_cap, one_of<double>({0, 0, 0, 0, 1.0, 20.0})),
       set(&Config::logit_cap, one_of<double>({0, 0, 0, 0, 2.0, 30.0})),
@@ -249,6 +251,8 @@ std::ostream& operator<<(std::ostream& out, const Config& c) {
   if (c.rotary_base_windowed > 0) out << fmt::format(", windowed base {}", c.rotary_base_windowed);
   if (c.rotary_dimensions > 0) out << fmt::format(", {} rotated", c.rotary_dimensions);
   if (c.head_norm) out << ", head norm";
+  if (c.post_norms) out << ", post norms";
+  if (c.score_size > 0) out << ", score size " << c.score_size;
   if (c.attention_cap > 0) out << fmt::format(", attention cap {}", c.attention_cap);
   if (c.logit_cap > 0) out << fmt::format(", logit cap {}", c.logit_cap);
   if (c.embedding_scale != 1) out << fmt::format(", embedding scale {}", c.embedding_scale);

@@ -24,7 +24,7 @@ std::string header(const CostReport& report, const std::string& model) {
       "model    {}: {}, width {}, {} query and {} K/V heads of {}, MLP {}{}, vocabulary {}, "
       "context {}\n",
       model, plural(c.layers, "layer"), c.width, c.query_heads, c.kv_heads, c.head_size,
-      c.mlp_width, c.mlp == Mlp::swiglu ? " (gated)" : "", c.vocabulary, c.context);
+      c.mlp_width, gated(c.mlp) ? " (gated)" : "", c.vocabulary, c.context);
   text += fmt::format("asked    context {}, {}, {} ({} bytes a number){}\n", q.context,
                       plural(q.batch, "sequence"), q.scalar, q.number_bytes,
                       q.context > c.context ? "; past the model's context: on paper" : "");
@@ -179,7 +179,7 @@ std::string work_table(const CostReport& report) {
 
 std::string formulas(const Config& c) {
   const Count projections = Count(c.width) * (Count(c.query_width()) + c.kv_width()) * 2;
-  const int gates = c.mlp == Mlp::swiglu ? 3 : 2;
+  const int gates = gated(c.mlp) ? 3 : 2;
   TextTable table(3, "    ");
   table.add({"projections", "rows x 2 x width x (query width + K/V width)",
              fmt::format("= rows x {}", grouped(projections))});

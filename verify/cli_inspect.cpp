@@ -46,6 +46,7 @@ std::string positions_text(const Config& config) {
   if (config.rotated() < config.head_size) {
     text += fmt::format(", {} dimensions of each head", config.rotated());
   }
+  if (!config.rotary_divisors.empty()) text += ", frequencies scaled";
   return text;
 }
 
@@ -60,6 +61,7 @@ std::string configuration(const Config& c) {
   text += line("query heads", c.query_heads);
   text += line("K/V heads", c.kv_heads);
   text += line("head size", c.head_size);
+  if (c.score_size > 0) text += line("scores over the root of", fmt::format("{}", c.score_size));
   text += line("MLP", fmt::format("{}, width {}", name(c.mlp), c.mlp_width));
   text += line("norm", fmt::format("{}, epsilon {}", name(c.norm), c.norm_epsilon));
   text += line("positions", positions_text(c));
@@ -69,6 +71,7 @@ std::string configuration(const Config& c) {
   text += line("MLP bias", yes_no(c.mlp_bias));
   text += line("output", name(c.output));
   text += line("norm of each head", yes_no(c.head_norm));
+  text += line("norms after attention and MLP", yes_no(c.post_norms));
   text += line("attention cap", cap_text(c.attention_cap));
   text += line("logit cap", cap_text(c.logit_cap));
   text += line("embedding scale", fmt::format("{}", c.embedding_scale));

@@ -494,7 +494,7 @@ TEST(CliRepro, finds_a_model_that_moved) {
   const Failure failure;
   fs::rename(failure.kvcheck / "model", failure.kvcheck / "moved");
   EXPECT_EQ(complaint(failure.kvcheck.run_words({"repro", failure.token})),
-            "model: model, expected a folder, got none");
+            "model: model, expected a folder or a .gguf file, got none");
   expect_both_rows(failure.kvcheck.run_words({"repro", failure.token, "--model", "moved"}), 11);
   expect_both_rows(failure.kvcheck.run_words({"repro", "run/failures/1.json", "--model=moved"}),
                    11);

@@ -87,7 +87,7 @@ ModelData load_model(std::string_view name) {
     model.sha256 = model_sha256(model.weights);
     return model;
   }
-  if (!bundled(name)) return load_model_folder(std::filesystem::path(name));
+  if (!bundled(name)) return load_model_path(std::filesystem::path(name));
   ModelData model = load_model_folder(bundled_folder(name));
   model.name = name;
   return model;
