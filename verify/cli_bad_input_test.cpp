@@ -56,7 +56,7 @@ TEST(CliBadInput, names_the_commands_that_there_are) {
 TEST(CliBadInput, names_the_option_that_is_not_there) {
   std::vector<Refusal> refusals;
   for (const std::string option : {"--nope", "-x", "extra", "inspect", "--engine-timeout=1",
-                                   "--engine=builtin", "--fault=slot", "--oracle=built-in"}) {
+                                   "--engine=builtin", "--fault=slot", "--oracles=built-in"}) {
     refusals.emplace_back(option,
                           "verify: unknown option or argument, expected what `kvcheck verify "
                           "--help` lists, got " +
