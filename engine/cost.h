@@ -41,7 +41,7 @@ class Count {
   friend Count operator-(Count a, Count b);  // a >= b
   friend Count operator/(Count a, int b);    // rounded down
   Count& operator+=(Count b) { return *this = *this + b; }
-  auto operator<=>(const Count&) const = default;
+  auto operator<=>(const Count&) const = default;  // NOLINT: taken for a null pointer
 
  private:
   [[nodiscard]] static Count checked(WideInteger value);

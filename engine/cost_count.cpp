@@ -138,7 +138,7 @@ void cached_mix(Heads heads, const Counted* probabilities, CachedRows<Counted> v
 // Row arithmetic that tells the ledger what it does. What is not named here is never a multiply-add
 // and goes to the layer at hand.
 const Ops<Counted>& noting_ops() {
-  static const Ops<Counted> ops = [] {
+  static const Ops<Counted> kOps = [] {
     Ops<Counted> noting = rows();
     noting.product = product;
     noting.normalize = normalize;
@@ -148,7 +148,7 @@ const Ops<Counted>& noting_ops() {
     noting.cached_mix = cached_mix;
     return noting;
   }();
-  return ops;
+  return kOps;
 }
 
 std::vector<double> values_of(View<const Counted> logits) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Formulas of work and bytes against the running engine.
 #include "engine/cost.h"
 
 #include <gmock/gmock.h>
@@ -204,15 +205,15 @@ TEST(Cost, counts_never_wrap_round) {
   EXPECT_EQ((Count(kTenTo18) + 7).digits(), "1000000000000000007");
   EXPECT_EQ(error_of([&] { (void)(most + 1); }), message);
   EXPECT_EQ(error_of([&] { (void)(most * 2); }), message);
+  EXPECT_EQ(error_of([&] { (void)(most * 341); }), message);  // 7 x 10^35 in 128 bits
   EXPECT_EQ(error_of([&] { (void)(Count(kTenTo18) * (Count(kTenTo18) + 1)); }), message);
   EXPECT_EQ(error_of([&] { (void)(Count(kTenTo18) * 10).value(); }), message);
   EXPECT_EQ((Count(kTenTo18) * 9).value(), 9 * kTenTo18);
   EXPECT_EQ(error_of([] { (void)work_of(chapter8_shape(), {.tokens = kTenTo18}); }), message);
   EXPECT_EQ(error_of([] { (void)run_work(chapter8_shape(), kTenTo18, 1); }), message);
   const CacheKind growing = cache_kind("growing", "test");
-  EXPECT_EQ(
-      error_of([&] { (void)cache_kind_bytes(chapter8_shape(), growing, kTenTo18 * 4, 4); }),
-      message);
+  EXPECT_EQ(error_of([&] { (void)cache_kind_bytes(chapter8_shape(), growing, kTenTo18 * 4, 4); }),
+            message);
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ class Counted {
  public:
   constexpr Counted() = default;
   template <typename N>
-  requires std::integral<N> || std::floating_point<N> constexpr Counted(N value)
+  requires std::integral<N> || std::floating_point<N>
+  constexpr Counted(N value)
       : value_(static_cast<double>(value)) {}  // NOLINT: a constant, as double(1) is
 
   // Those of this thread so far.

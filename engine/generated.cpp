@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view kPrefix = "gen:";
 constexpr std::string_view kNameForm = "gen:FAMILY:SEED";
 constexpr std::string_view kContextPrefix = "context";  // of a name's last part
-constexpr std::string_view kLayerPrefix = "layers.";  // of a tensor's name
+constexpr std::string_view kLayerPrefix = "layers.";    // of a tensor's name
 
 // Shapes. Everything small, so that one model's thousands of prefixes take a blink, and no two
 // dimensions tied to each other, so that swapping them shows.

@@ -469,9 +469,9 @@ TEST(Generated, bad_contexts_say_what_is_wrong) {
   for (const std::string context : {"", "2", "context", "context0", "context07", "context65537",
                                     "context-1", "context99999999999", "context8:1", "Context8"}) {
     const std::string name = "gen:plain:1:" + context;
-    EXPECT_EQ(error_of(name),
-              fmt::format("{}: bad context, expected context1 to context65536, got {}", name,
-                          context));
+    EXPECT_EQ(
+        error_of(name),
+        fmt::format("{}: bad context, expected context1 to context65536, got {}", name, context));
   }
 }
 

@@ -25,7 +25,7 @@ bool before(const Ranked& a, const Ranked& b) {
   return a.value > b.value || (a.value == b.value && a.id < b.id);
 }
 
-double penalised(double logit, double penalty) {
+double with_penalty(double logit, double penalty) {
   return logit > 0 ? logit / penalty : logit * penalty;
 }
 
@@ -35,7 +35,7 @@ std::span<const double> after_penalty(const DecodingPolicy& policy, std::span<co
   scratch.penalised.assign(logits.begin(), logits.end());
   for (const int token : seen) {
     const auto id = static_cast<std::size_t>(token);
-    scratch.penalised[id] = penalised(logits[id], policy.penalty);
+    scratch.penalised[id] = with_penalty(logits[id], policy.penalty);
   }
   return scratch.penalised;
 }
@@ -325,6 +325,13 @@ Chosen choose(const DecodingPolicy& policy, std::span<const double> logits,
   weigh_candidates(policy, logits, largest, scratch);
   const Drawn drawn = draw_from(scratch, uniform_of(place));
   return {id_at(scratch, drawn.index), scratch.weights[drawn.index] / drawn.total};
+}
+
+std::vector<double> penalised(const DecodingPolicy& policy, std::span<const double> logits,
+                              std::span<const int> seen) {
+  PolicyScratch scratch;
+  const std::span<const double> after = after_penalty(policy, logits, seen, scratch);
+  return {after.begin(), after.end()};
 }
 
 std::vector<Candidate> candidates(const DecodingPolicy& policy, std::span<const double> logits,

@@ -105,6 +105,11 @@ struct PolicyScratch {
 [[nodiscard]] Chosen choose(const DecodingPolicy& policy, std::span<const double> logits,
                             std::span<const int> seen, DrawPlace place, PolicyScratch& scratch);
 
+// The logits after the first stage.
+[[nodiscard]] std::vector<double> penalised(const DecodingPolicy& policy,
+                                            std::span<const double> logits,
+                                            std::span<const int> seen);
+
 // A token that may be drawn.
 struct Candidate {
   int token;

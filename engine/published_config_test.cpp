@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Shape facts of published configurations, and what is wrong with bad ones.
 #include "engine/published_config.h"
 
 #include <gmock/gmock.h>
@@ -60,14 +61,14 @@ TEST(PublishedConfig, defaults_are_those_of_the_form) {
   EXPECT_EQ(plain.output, Output::separate);
   EXPECT_FALSE(plain.qkv_bias);
   EXPECT_EQ(read(replaced(kSmall, {R"("num_key_value_heads": 2,)", ""})).kv_heads, 4);
-  const Config qwen =
-      read(replaced(kSmall, {R"("llama",)", R"("qwen2", "use_sliding_window": true,
+  const Config qwen = read(replaced(kSmall, {R"("llama",)", R"("qwen2", "use_sliding_window": true,
         "sliding_window": 5, "max_window_layers": 2,)"}));
   EXPECT_EQ(qwen.windows, (std::vector{0, 0, 5}));
   EXPECT_TRUE(qwen.qkv_bias);
   EXPECT_FALSE(qwen.attention_output_bias);
-  EXPECT_EQ(read(replaced(kSmall, {R"("llama",)", R"("mistral", "sliding_window": null,)"})).windows,
-            (std::vector{0, 0, 0}));
+  EXPECT_EQ(
+      read(replaced(kSmall, {R"("llama",)", R"("mistral", "sliding_window": null,)"})).windows,
+      (std::vector{0, 0, 0}));
   EXPECT_EQ(
       read(replaced(kSmall, {R"("llama",)", R"("gemma2", "head_dim": 6, "sliding_window": 4,)"}))
           .query_width(),
@@ -107,11 +108,10 @@ TEST(PublishedConfig, what_is_wrong_is_named) {
 TEST(PublishedConfig, other_files_are_none) {
   const TemporaryFolder folder;
   EXPECT_FALSE(read_published_config(folder.path()).has_value());
-  EXPECT_FALSE(
-      read_published_config(std::string(KVCHECK_FIXTURES_DIR) + "/chapter8").has_value());
-  EXPECT_TRUE(read_published_config(std::string(KVCHECK_FIXTURES_DIR) +
-                                    "/published/llama-3-8b/config.json")
-                  .has_value());
+  EXPECT_FALSE(read_published_config(std::string(KVCHECK_FIXTURES_DIR) + "/chapter8").has_value());
+  EXPECT_TRUE(
+      read_published_config(std::string(KVCHECK_FIXTURES_DIR) + "/published/llama-3-8b/config.json")
+          .has_value());
 }
 
 }  // namespace

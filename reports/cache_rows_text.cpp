@@ -39,9 +39,9 @@ void add_row(const Config& config, const CachedRow& row, int step, TextTable& ta
     const auto of_head = [&](const std::vector<double>& numbers) {
       return numbers_text(std::span(numbers).subspan(head * size, size));
     };
-    const std::string by = fmt::format("layer {} in step {}{}", row.written_by_layer,
-                                       row.written_in_step + 1,
-                                       row.written_in_step == step ? ", new" : "");
+    const std::string by =
+        fmt::format("layer {} in step {}{}", row.written_by_layer, row.written_in_step + 1,
+                    row.written_in_step == step ? ", new" : "");
     table.add({first ? fmt::format("{}", row.layer) : "", first ? fmt::format("{}", row.slot) : "",
                first ? fmt::format("{}", row.position) : "", first ? by : "",
                fmt::format("{}", head), of_head(row.key), of_head(row.value)});
@@ -80,8 +80,9 @@ std::string size_text(const Config& config, const CacheStep& step) {
   const std::vector<int>& rows = step.rows_of_layer;
   const std::int64_t all = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
   const bool alike = std::ranges::adjacent_find(rows, std::not_equal_to<>()) == rows.end();
-  const std::string of_layers = alike ? fmt::format("rows {} x layers {}", rows.front(), rows.size())
-                                      : fmt::format("rows {} in {} layers", all, rows.size());
+  const std::string of_layers = alike
+                                    ? fmt::format("rows {} x layers {}", rows.front(), rows.size())
+                                    : fmt::format("rows {} in {} layers", all, rows.size());
   return fmt::format("  {} x 2 (key, value) x K/V heads {} x head size {} = {} numbers, {} bytes\n",
                      of_layers, config.kv_heads, config.head_size,
                      grouped(all * 2 * config.kv_width()), grouped(step.bytes));

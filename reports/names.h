@@ -22,8 +22,8 @@ struct ValuesOf<Verdict> {
 };
 template <>
 struct ValuesOf<Mark> {
-  static constexpr std::array kAll{Mark::none,    Mark::flaky,   Mark::crash,
-                                   Mark::refused, Mark::widened, Mark::gated};
+  static constexpr std::array kAll{Mark::none,    Mark::flaky, Mark::crash, Mark::refused,
+                                   Mark::widened, Mark::gated, Mark::tie};
 };
 template <>
 struct ValuesOf<Arithmetic> {

@@ -34,7 +34,7 @@ TEST(Names, other_words_are_none) {
 
 TEST(Names, are_listed_for_messages) {
   EXPECT_EQ(expected_names<Verdict>(), "one of agree, gave-up, broken, diverge");
-  EXPECT_EQ(expected_names<Mark>(), "one of nothing, flaky, crash, refused, widened, gated");
+  EXPECT_EQ(expected_names<Mark>(), "one of nothing, flaky, crash, refused, widened, gated, tie");
 }
 
 }  // namespace

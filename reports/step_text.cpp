@@ -17,9 +17,9 @@ namespace kvcheck {
 namespace {
 
 constexpr ShownPart kLayers{3, 1};
-constexpr ShownPart kReadRows{2, 6};   // stored rows that a query reads
-constexpr ShownPart kNumbers{12, 4};   // of a line
-constexpr std::size_t kTogether = 4;   // numbers side by side
+constexpr ShownPart kReadRows{2, 6};  // stored rows that a query reads
+constexpr ShownPart kNumbers{12, 4};  // of a line
+constexpr std::size_t kTogether = 4;  // numbers side by side
 constexpr std::size_t kNumberWidth = 11;
 
 // What a reader of a decode step looks for, in its order, and the tensors that belong to it.
@@ -40,8 +40,8 @@ constexpr std::array kSections{
 };
 
 std::string_view title_of(Site site) {
-  const auto after = std::ranges::find_if(
-      kSections, [&](const Section& section) { return section.first > site; });
+  const auto after =
+      std::ranges::find_if(kSections, [&](const Section& section) { return section.first > site; });
   return std::prev(after)->title;
 }
 
@@ -91,8 +91,7 @@ using Line = std::pair<Values::const_iterator, Values::const_iterator>;
 std::vector<Line> lines_of(const Values& values, bool heads_together) {
   std::vector<Line> lines;
   for (auto at = values.begin(); at != values.end();) {
-    const auto end =
-        std::find_if(at, values.end(), [&](const StepValue& value) {
+    const auto end = std::find_if(at, values.end(), [&](const StepValue& value) {
       return !same_line(*at, value, heads_together);
     });
     lines.emplace_back(at, end);
@@ -217,7 +216,7 @@ class StepText {
   std::string text_;
   int layer_ = -1;
   std::string_view title_;
-  bool cut_ = false;         // layers are left out
+  bool cut_ = false;        // layers are left out
   std::size_t hidden_ = 0;  // stored rows left out since the last line
   int hidden_key_ = -1;
 };

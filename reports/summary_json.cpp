@@ -179,11 +179,12 @@ SummaryCheck summary_check(const CheckSummary& summary) {
   }
   check.worst_ratio = summary.worst_ratio;
   check.gave_up = counts.undecided;
-  const std::array<std::pair<Mark, std::int64_t>, 5> marks{{{Mark::flaky, counts.flaky},
+  const std::array<std::pair<Mark, std::int64_t>, 6> marks{{{Mark::flaky, counts.flaky},
                                                             {Mark::crash, counts.crashed},
                                                             {Mark::refused, counts.refused},
                                                             {Mark::widened, counts.widened},
-                                                            {Mark::gated, counts.gated}}};
+                                                            {Mark::gated, counts.gated},
+                                                            {Mark::tie, counts.ties}}};
   for (const auto& [mark, count] : marks) {
     if (count != 0) check.marks[std::string(name(mark))] = count;
   }

@@ -26,8 +26,8 @@ std::string TextTable::text() const {
     for (std::size_t c = 0; c < row.size(); ++c) {
       const std::size_t width = row.size() < 2 ? 0 : wide[c];
       if (c > 0) line += "  ";
-      line += c < left_ ? fmt::format("{:<{}}", row[c], width)
-                        : fmt::format("{:>{}}", row[c], width);
+      line +=
+          c < left_ ? fmt::format("{:<{}}", row[c], width) : fmt::format("{:>{}}", row[c], width);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Columns and their widths.
 #include "reports/text_table.h"
 
 #include <gtest/gtest.h>

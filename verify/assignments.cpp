@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/builtin.h"
+#include "engine/cost.h"
 #include "verify/exhaustive.h"
 
 namespace kvcheck {
@@ -83,6 +84,7 @@ class Planner {
     auto assignment = std::make_unique<Assignment>(
         Assignment{&run, &source, arithmetic, check.scalar.value_or(options_.scalar), {}});
     assignment->cache = options_.cache;
+    assignment->oracle = oracle(run.model.weights.config, source.tree);
     assignment->checks.push_back({&check, policy(check, subject)});
     if (check.probe == probe_prefixes) {
       for (const Check& other : checks()) {
@@ -91,6 +93,15 @@ class Planner {
       }
     }
     return assignment;
+  }
+
+  OracleChoice oracle(const Config& config, const PrefixTree& tree) const {
+    if (tree.whole_vocabulary() || tree.depth_max() == 0) return OracleChoice::per_prefix;
+    if (options_.oracle) return *options_.oracle;
+    const double sequences = static_cast<double>(tree.count()) / tree.depth_max();
+    const Count one = run_work(config, tree.depth_max(), 1).uncached;
+    return one.approximate() * sequences > kWorkPerPrefixMax ? OracleChoice::full
+                                                             : OracleChoice::per_prefix;
   }
 
   Policy policy(const Check& check, const Subject& subject) const {

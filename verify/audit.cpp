@@ -18,7 +18,7 @@
 #include "verify/audit_findings.h"
 #include "verify/audit_plan.h"
 #include "verify/audit_rows.h"
-#include "verify/hooked_engine.h"
+#include "verify/builtin_inside.h"
 #include "verify/operation_run.h"
 
 namespace kvcheck {
@@ -32,14 +32,6 @@ struct Done {};  // no further step is wanted
 struct Unwatchable : Error {
   using Error::Error;
 };
-
-// The engine's caches lie in the built-in engine, whatever hooks are around it; null: another one.
-template <Scalar T>
-Builtin<T>* builtin_in(Engine& engine) {
-  Engine* inner = &engine;
-  while (auto* const hooked = dynamic_cast<HookedEngine*>(inner)) inner = &hooked->inner();
-  return dynamic_cast<Builtin<T>*>(inner);
-}
 
 // What decides at a site: nothing else is known there.
 Policy own_policy(const Case& subject) {
@@ -122,7 +114,7 @@ class Auditor final : public OperationWitness {
 
   std::unique_ptr<Engine> start(const ModelData& model, const EngineSetup& setup) {
     std::unique_ptr<Engine> engine = factory_(model, setup);
-    engine_ = builtin_in<T>(*engine);
+    engine_ = builtin_inside<T>(*engine);
     if (engine_ == nullptr) {
       unwatchable_ = engine->hello().name;
       return engine;

@@ -24,11 +24,11 @@ struct CachedRow {
 };
 
 struct CacheStep {
-  int step = 0;                          // feed, from 0
-  std::vector<int> tokens = {};          // that were fed
-  std::vector<int> rows_of_layer = {};   // [layers]: rows held
-  std::int64_t bytes = 0;                // that the engine says it holds
-  std::vector<CachedRow> rows = {};      // by layer, then by position; of the layers asked for
+  int step = 0;                         // feed, from 0
+  std::vector<int> tokens = {};         // that were fed
+  std::vector<int> rows_of_layer = {};  // [layers]: rows held
+  std::int64_t bytes = 0;               // that the engine says it holds
+  std::vector<CachedRow> rows = {};     // by layer, then by position; of the layers asked for
 };
 
 struct CacheRowsQuestion {

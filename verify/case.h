@@ -105,6 +105,7 @@ struct CheckSummary {
   std::optional<OperationCoverage> coverage = {};  // of the operations that were run
   std::vector<std::string> not_covered = {};       // what the operations could have reached
   std::optional<Loss> loss = {};                   // of a cache of fewer bits
+  bool full_oracle = false;  // one forward of each sequence was the oracle of its prefixes
 };
 
 }  // namespace kvcheck

@@ -9,6 +9,7 @@
 #include <array>
 
 #include "engine/error.h"
+#include "verify/generation.h"
 
 namespace kvcheck {
 namespace {
@@ -76,6 +77,9 @@ constexpr std::array kChecks{
     Check{"accounting",
           "rows, positions and bytes count what was fed; a roll back and a refusal leave the rest",
           Group::schedules, probe_accounting, over_largest, in_force, std::nullopt, Feeds::any},
+    Check{kGenerationCheck,
+          "generation returns the same tokens and stops for the same reason with and without cache",
+          Group::schedules, probe_generation, over_largest, in_force, std::nullopt, Feeds::whole},
     Check{kOperationsCheck,
           "after any operations every row is the oracle's, and nothing else changed",
           Group::operations, nullptr, nowhere, in_force, std::nullopt, Feeds::none},
@@ -96,6 +100,7 @@ const Check& find_check(std::string_view id, std::string_view where) {
 
 bool feeds_by(const Check& check, const Schedule& schedule) {
   if (schedule.empty() || check.feeds == Feeds::any) return true;
+  if (check.feeds == Feeds::whole) return schedule.size() == 1;
   const auto one = [](int length) { return length == 1; };
   return check.feeds == Feeds::single && std::ranges::all_of(schedule, one);
 }

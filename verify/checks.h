@@ -35,6 +35,7 @@ struct Subject {
 enum class Feeds {
   none,    // not at all
   single,  // one token at a time
+  whole,   // everything in one feed
   any,     // by the schedule of the case
 };
 

@@ -32,12 +32,12 @@ TEST(Checks, each_has_a_name_of_its_own_and_a_claim) {
 TEST(Checks, apply_where_the_table_says) {
   const ModelData model = small_model();
   EXPECT_EQ(applying({model, Source::all, true, Arithmetic::row}),
-            "all-prefixes exact causality schedules accounting ");
+            "all-prefixes exact causality schedules accounting generation ");
   EXPECT_EQ(applying({model, Source::all, true, Arithmetic::matrix}),
-            "all-prefixes noise causality schedules accounting ");
+            "all-prefixes noise causality schedules accounting generation ");
   EXPECT_EQ(applying({model, Source::corpus, false, Arithmetic::row}), "corpus-prefixes ");
   EXPECT_EQ(applying({model, Source::random, true, Arithmetic::row}),
-            "random-prefixes exact causality schedules accounting ");
+            "random-prefixes exact causality schedules accounting generation ");
   EXPECT_EQ(applying({model, Source::file, false, Arithmetic::matrix}), "file-prefixes ");
 }
 
@@ -46,9 +46,9 @@ TEST(Checks, contract_and_golden_need_what_a_model_declares) {
   model.contract_abs = 1e-5;
   model.golden = std::make_shared<const GoldenLogits>(3, 1, std::vector<double>(9));
   EXPECT_EQ(applying({model, Source::all, true, Arithmetic::matrix}),
-            "all-prefixes contract noise causality golden schedules accounting ");
+            "all-prefixes contract noise causality golden schedules accounting generation ");
   EXPECT_EQ(applying({model, Source::random, true, Arithmetic::matrix}),
-            "random-prefixes contract noise causality schedules accounting ")
+            "random-prefixes contract noise causality schedules accounting generation ")
       << "golden logits are of all prefixes";
 }
 
@@ -57,7 +57,7 @@ TEST(Checks, contract_and_golden_are_not_about_rounded_rows) {
   model.contract_abs = 1e-5;
   model.golden = std::make_shared<const GoldenLogits>(3, 1, std::vector<double>(9));
   EXPECT_EQ(applying({model, Source::all, true, Arithmetic::matrix, true}),
-            "all-prefixes noise causality schedules accounting ");
+            "all-prefixes noise causality schedules accounting generation ");
   EXPECT_EQ(default_policy(model, Arithmetic::matrix, true), Policy{NoiseLimit{}});
   EXPECT_EQ(default_policy(model, Arithmetic::row, true), Policy{Exact{}});
 }
@@ -94,8 +94,7 @@ TEST(Checks, an_unknown_one_is_an_error_that_lists_them) {
   EXPECT_EQ(error_of([] { (void)find_check("speed", "case"); }),
             "case: unknown check, expected one of corpus-prefixes, all-prefixes, random-prefixes, "
             "file-prefixes, exact, contract, noise, causality, golden, schedules, accounting, "
-            "operations, "
-            "got speed");
+            "generation, operations, got speed");
 }
 
 TEST(DefaultPolicy, is_exact_in_row_arithmetic_else_the_contract_else_noise) {

@@ -20,18 +20,20 @@
 
 #include "engine/echo.h"
 #include "engine/error.h"
+#include "engine/generate.h"
 #include "verify/alarms.h"
 #include "verify/progress.h"
 
 namespace kvcheck {
 namespace {
 
-constexpr std::array<std::string_view, 7> kCommands{"verify",  "faults", "audit", "cost",
-                                                    "inspect", "repro",  "report"};
+constexpr std::array<std::string_view, 8> kCommands{"verify", "faults",  "generate", "audit",
+                                                    "cost",   "inspect", "repro",    "report"};
 
 struct Arguments {
   VerifyArguments verify;
   FaultsArguments faults;
+  GenerateArguments generate;
   AuditArguments audit;
   CostArguments cost;
   InspectArguments inspect;
@@ -93,6 +95,9 @@ void define_verify(CLI::App& app, VerifyArguments& to, std::optional<std::uint64
   verify.add_option("--schedules", to.schedules,
                     "decode, single or all (default: all cuts up to 6 tokens, else decode and "
                     "single)");
+  verify.add_option("--oracle", to.oracle,
+                    "of prefixes that are not a whole vocabulary: per-prefix, a forward for each, "
+                    "or full, one for each sequence (default: by the work)");
   verify.add_option("--operations", to.operations,
                     "random:N, exhaustive:D, or none (default: random:16)");
   verify
@@ -158,6 +163,46 @@ void define_audit(CLI::App& app, AuditArguments& to) {
   audit.add_option("--model", to.model, "where the model of a case is now");
 }
 
+// Several prompts are a batch, so that these two may be repeated.
+void define_generate(CLI::App& app, GenerateArguments& to, std::optional<std::uint64_t>& seed) {
+  CLI::App& generate =
+      *app.add_subcommand("generate", "return tokens, with and without a cache side by side");
+  generate.add_option("MODEL", to.model, "bundled name, folder, or gen:FAMILY:SEED")
+      ->capture_default_str();
+  const auto repeated = [&](const char* option, std::vector<std::string>& values,
+                            const char* help) {
+    generate.add_option(option, values, help)
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->type_name("TEXT");
+  };
+  repeated("--prompt", to.prompts, "ids or words, separated by blanks; repeated: a batch");
+  repeated("--tokens", to.tokens, "ids, separated by commas; repeated: a batch");
+  generate.add_option("--batch", to.batch,
+                      "file with a prompt a line; after @N it joins N steps later");
+  generate.add_option("--join", to.join,
+                      "steps that each request waits before it joins, as in 0,0,2");
+  generate
+      .add_option("--policy", to.policy,
+                  "greedy, or any of temperature:T,top-k:K,top-p:P,min-p:P,penalty:R")
+      ->capture_default_str();
+  add_number<std::uint64_t>(generate, "--seed", seed, {}, "a whole number from 0 to 2^64 - 1",
+                            "of the draws; request i of a batch has SEED + i (default: 1)");
+  add_number<int>(generate, "--steps", to.steps, {1, kStepsMax}, "a whole number from 1 to 1000000",
+                  "most tokens to return (default: 64)");
+  generate.add_option("--eos", to.eos, "id, word or none (default: <eos> of the vocabulary)");
+  generate.add_option("--cache", to.cache, "both, on or off")->capture_default_str();
+  generate.add_option("--arithmetic", to.arithmetic, "row or matrix")->capture_default_str();
+  generate.add_option("--scalar", to.scalar, "f32 or f64")->capture_default_str();
+  generate
+      .add_option("--cache-kind", to.cache_kind,
+                  "flat, growing, ring, paged[:B], padded-left, padded-right, bf16, f16 or int8")
+      ->capture_default_str();
+  generate.add_option("--fault", to.fault, "ID[:layerN][:onsetN][:amountN], planted in the engine");
+  generate.add_flag("--trace", to.trace, "the shape of every tensor of every step");
+  generate.add_option("--csv", to.csv, "new file with a row for each step of each run");
+}
+
 void define_cost(CLI::App& app, CostArguments& to) {
   CLI::App& cost = *app.add_subcommand("cost", "the work of decoding and the memory of its cache");
   cost.add_option("MODEL", to.model,
@@ -175,12 +220,12 @@ void define_cost(CLI::App& app, CostArguments& to) {
   cost.add_flag("--measure", to.measure, "take the time of steps on this machine");
   add_number<double>(cost, "--time", to.time_seconds, {}, "a number of seconds",
                      "seconds for measuring (default: 10)");
+  cost.add_option("--csv", to.csv, "new file for the work of each phase and layer");
 }
 
 void define_inspect(CLI::App& app, InspectArguments& to) {
   CLI::App& inspect = *app.add_subcommand("inspect", "what a model is and what its cache takes");
-  inspect
-      .add_option("MODEL", to.model, "bundled name, folder, or gen:FAMILY:SEED[:contextN]")
+  inspect.add_option("MODEL", to.model, "bundled name, folder, or gen:FAMILY:SEED[:contextN]")
       ->required();
   inspect.add_option("--rows", to.rows,
                      "ids or words: feed them, and show every K/V row after each step");
@@ -198,6 +243,7 @@ void define(CLI::App& app, Arguments& to, std::optional<std::uint64_t>& seed) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::Throw);
   define_verify(app, to.verify, seed);
   define_faults(app, to.faults, seed);
+  define_generate(app, to.generate, seed);
   define_audit(app, to.audit);
   define_cost(app, to.cost);
   define_inspect(app, to.inspect);
@@ -208,6 +254,8 @@ void define(CLI::App& app, Arguments& to, std::optional<std::uint64_t>& seed) {
                  "keep the case in fixtures/regressions, for the tests of a checkout");
   repro.add_flag("--no-diagnosis", to.repro.no_diagnosis,
                  "do not look for known faults that explain what diverges");
+  repro.add_flag("--signature", to.repro.signature,
+                 "instead: which known faults look like this engine from outside, weights unknown");
   CLI::App& report = *app.add_subcommand("report", "the worst cases of a run");
   report.add_option("RUN", to.report.run, "folder of the run")->required();
 }
@@ -228,6 +276,7 @@ int run(const CLI::App& app, const Arguments& arguments, const std::vector<std::
   const std::string command = app.get_subcommands().front()->get_name();
   if (command == "verify") return run_verify(arguments.verify, words);
   if (command == "faults") return run_faults(arguments.faults, words);
+  if (command == "generate") return run_generate(arguments.generate);
   if (command == "audit") return run_audit(arguments.audit);
   if (command == "cost") return run_cost(arguments.cost);
   if (command == "inspect") return run_inspect(arguments.inspect);
@@ -294,7 +343,8 @@ int parse_and_run(const std::vector<std::string>& words) {
   } catch (const CLI::ParseError& error) {
     throw usage_error(error, app, words[0]);
   }
-  arguments.verify.seed = arguments.faults.seed = seed.value_or(arguments.verify.seed);
+  arguments.verify.seed = arguments.faults.seed = arguments.generate.seed =
+      seed.value_or(arguments.verify.seed);
   return run(app, arguments, words);
 }
 

@@ -26,6 +26,7 @@ struct VerifyArguments {
   std::string model;  // empty: the default set
   std::string prefixes;
   std::string schedules;
+  std::string oracle;
   std::string operations;
   std::string cache_kind = "all";
   std::string arithmetic = "both";
@@ -63,6 +64,7 @@ struct CostArguments {
   std::string scalar;                   // empty: f32, or bf16 where there are no weights
   bool measure = false;
   std::optional<double> time_seconds;  // of measuring
+  std::string csv;                     // new file; empty: none
 };
 
 struct InspectArguments {
@@ -78,6 +80,7 @@ struct ReproArguments {
   std::string model;    // instead of the one that it names
   bool promote = false;
   bool no_diagnosis = false;
+  bool signature = false;  // what the engine looks like from outside
 };
 
 struct AuditArguments {
@@ -88,10 +91,29 @@ struct AuditArguments {
   std::string arithmetic;  // down to cache_kind: empty for the case's own
   std::string scalar;
   std::string cache_kind;
-  std::string set;    // a value, see set_value.h
-  std::string trace;  // file
+  std::string set;          // a value, see set_value.h
+  std::string trace;        // file
   std::optional<int> step;  // of which every number is shown, from 1
-  std::string model;  // instead of the one that a case names
+  std::string model;        // instead of the one that a case names
+};
+
+struct GenerateArguments {
+  std::string model = "chapter8";
+  std::vector<std::string> prompts;  // ids or words, each a request
+  std::vector<std::string> tokens;   // ids joined by commas, likewise
+  std::string batch;                 // file with a request a line
+  std::string join;                  // steps to wait, one a request, joined by commas
+  std::string policy = "greedy";
+  std::string eos;  // empty: the vocabulary's <eos>
+  std::string cache = "both";
+  std::string arithmetic = "row";
+  std::string scalar = "f32";
+  std::string cache_kind = "flat";
+  std::string fault;  // empty: none
+  std::uint64_t seed = 1;
+  std::optional<int> steps;
+  bool trace = false;
+  std::string csv;  // file
 };
 
 struct ReportArguments {
@@ -107,6 +129,7 @@ struct ReportArguments {
 [[nodiscard]] int run_inspect(const InspectArguments& arguments);
 [[nodiscard]] int run_repro(const ReproArguments& arguments);
 [[nodiscard]] int run_audit(const AuditArguments& arguments);
+[[nodiscard]] int run_generate(const GenerateArguments& arguments);
 [[nodiscard]] int run_report(const ReportArguments& arguments);
 
 // Parses and runs; never throws. Complaints go to stderr as "kvcheck: <where>: <what>, expected

@@ -19,6 +19,7 @@
 #include "verify/cli.h"
 #include "verify/cli_case.h"
 #include "verify/faults.h"
+#include "verify/generation.h"
 #include "verify/models.h"
 #include "verify/planted.h"
 #include "verify/replay.h"
@@ -224,18 +225,10 @@ std::string one_step(const AuditResult& result, const Case& subject, int step,
   return text + "\n" + step_text(model.weights.config, values);
 }
 
-// Nothing that is there is overwritten, whatever it is.
-void require_new_file(const std::string& path) {
-  std::error_code unknown;
-  if (std::filesystem::exists(std::filesystem::symlink_status(path, unknown))) {
-    throw bad_input({"--trace", "output", "a new file", one_line(path)});
-  }
-}
-
 // An audit feeds one sequence by a schedule, or carries operations out. Siblings beside a prefix,
-// and the roll backs and refusals of the accounting, are not in it.
+// the roll backs and refusals of the accounting, and tokens that are generated, are not in it.
 bool feeds_as_its_check(const Case& subject) {
-  return !subject.siblings && subject.check != "accounting";
+  return !subject.siblings && subject.check != "accounting" && subject.check != kGenerationCheck;
 }
 
 }  // namespace
@@ -270,7 +263,7 @@ int run_audit(const AuditArguments& arguments) {
   std::vector<StepValue> values;
   require_step(arguments, subject);
   if (!arguments.trace.empty()) {
-    require_new_file(arguments.trace);
+    require_new_file(arguments.trace, "--trace");
     trace.emplace(std::filesystem::path(arguments.trace));
   }
   if (trace || arguments.step) {

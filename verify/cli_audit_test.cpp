@@ -165,17 +165,22 @@ TEST(CliAudit, bad_input_is_one_line) {
 
 TEST(CliAudit, every_number_of_one_step_is_shown) {
   const TestCommand kvcheck(KVCHECK_BINARY);
-  const CommandResult result = kvcheck.run_words(
-      {"audit", "chapter8", "--tokens", "<bos> the cat sat", "--step", "3"});
+  const CommandResult result =
+      kvcheck.run_words({"audit", "chapter8", "--tokens", "<bos> the cat sat", "--step", "3"});
   EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
   EXPECT_THAT(result.out, HasSubstr("\nfeed 3, tokens 4, row 2\n"));
   std::size_t at = 0;
   for (const std::string title :
-       {"embedding", "projection of query, key and value", "append: the rows of the cache",
-        "scores: query x key", "softmax: how much", "context: the sum", "residual: what attention",
-        "MLP, and the residual", "layer 1\n", "logits"}) {
-    const std::size_t next = result.out.find("\n" + std::string(title == "layer 1\n" ? "" : "  ") +
-                                                 title, at);
+       {"\n  embedding\n    embedding ", "\nlayer 0\n",
+        "\n  projection of query, key and value\n    normed ",
+        "\n  append: the rows of the cache, as they are read\n    stored key, row 0",
+        "\n  scores: query x key, scaled\n    scores, head 0 ",
+        "\n  softmax: how much of each row\n    probabilities, head 0 ",
+        "\n  context: the sum of values\n    context, heads 0 to 1 ",
+        "\n  residual: what attention adds\n    attention output ",
+        "\n  MLP, and the residual it adds to\n    normed ",
+        "\nlayer 1\n  projection of query, key and value\n", "\n  logits\n    normed "}) {
+    const std::size_t next = result.out.find(title, at);
     ASSERT_NE(next, std::string::npos) << title;
     at = next;
   }
@@ -213,9 +218,8 @@ TEST(CliAudit, a_large_step_is_cut_and_says_so) {
   const TestCommand kvcheck(KVCHECK_BINARY);
   std::string tokens = "0";
   for (int i = 0; i < 29; ++i) tokens += " 1";
-  const CommandResult result =
-      kvcheck.run_words({"audit", "gen:deep:1:context64", "--tokens", tokens, "--schedule", "29+1",
-                         "--step", "2"});
+  const CommandResult result = kvcheck.run_words(
+      {"audit", "gen:deep:1:context64", "--tokens", tokens, "--schedule", "29+1", "--step", "2"});
   EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
   EXPECT_THAT(result.out, HasSubstr("\n    ... 22 rows ...\n"));
   EXPECT_THAT(result.out, HasSubstr("... 14 numbers ...\n"));
@@ -223,6 +227,7 @@ TEST(CliAudit, a_large_step_is_cut_and_says_so) {
   // A window of 20 rows has fewer to leave out.
   Config config = generate_model("gen:deep:1:context64").config;
   config.windows.assign(config.windows.size(), 20);
+  config.query_heads = config.kv_heads = 2;
   save_model(kvcheck / "model", random_model(config, WeightScales{}, 1));
   const CommandResult windowed = kvcheck.run_words(
       {"audit", "model", "--tokens", tokens, "--schedule", "29+1", "--step", "2"});
@@ -232,8 +237,7 @@ TEST(CliAudit, a_large_step_is_cut_and_says_so) {
 
 TEST(CliAudit, a_step_that_there_is_not_is_refused) {
   const TestCommand kvcheck(KVCHECK_BINARY);
-  EXPECT_EQ(complaint(audit(kvcheck, {"--step", "5"})),
-            "--step: step, expected 1 to 4, got 5");
+  EXPECT_EQ(complaint(audit(kvcheck, {"--step", "5"})), "--step: step, expected 1 to 4, got 5");
   EXPECT_EQ(complaint(audit(kvcheck, {"--step", "0"})),
             "--step: bad value, expected a whole number from 1, got 0");
 }

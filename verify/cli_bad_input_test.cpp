@@ -45,9 +45,9 @@ void expect_verify_refusals(std::vector<Refusal> refusals) {
 
 TEST(CliBadInput, names_the_commands_that_there_are) {
   const std::string known =
-      "expected one of verify, faults, audit, cost, inspect, repro, report, got ";
+      "expected one of verify, faults, generate, audit, cost, inspect, repro, report, got ";
   std::vector<Refusal> refusals{{"", "command: missing, " + known + "nothing; see kvcheck --help"}};
-  for (const std::string word : {"nope", "Verify", "generate", "costs", "engine", "compare"}) {
+  for (const std::string word : {"nope", "Verify", "Generate", "costs", "engine", "compare"}) {
     refusals.emplace_back(word, word + ": unknown command, " + known + word);
   }
   expect_refusals(TestCommand(KVCHECK_BINARY), refusals);
@@ -56,7 +56,7 @@ TEST(CliBadInput, names_the_commands_that_there_are) {
 TEST(CliBadInput, names_the_option_that_is_not_there) {
   std::vector<Refusal> refusals;
   for (const std::string option : {"--nope", "-x", "extra", "inspect", "--engine-timeout=1",
-                                   "--engine=builtin", "--fault=slot", "--oracle=built-in"}) {
+                                   "--engine=builtin", "--fault=slot", "--oracles=built-in"}) {
     refusals.emplace_back(option,
                           "verify: unknown option or argument, expected what `kvcheck verify "
                           "--help` lists, got " +
@@ -232,13 +232,12 @@ TEST(CliBadInput, models_are_folders) {
   write_bytes(kvcheck / "file", "");
   fs::create_directory(kvcheck / "empty");
   for (const std::string command : {"verify ", "inspect "}) {
-    expect_refusals(
-        kvcheck,
-        {{command + "missing", "missing: model, expected a folder or a .gguf file, got none"},
-         {command + "file", "file: model, expected a folder or a .gguf file, got a file"},
-         {command + "/dev/zero", "/dev/zero: model, expected a folder or a .gguf file, got a file"},
-         {command + "empty",
-          "empty/config.json: file, expected a readable regular file, got none"}});
+    expect_refusals(kvcheck,
+                    {{command + "missing", "missing: model, expected a folder or a .gguf file, got none"},
+                     {command + "file", "file: model, expected a folder or a .gguf file, got a file"},
+                     {command + "/dev/zero", "/dev/zero: model, expected a folder or a .gguf file, got a file"},
+                     {command + "empty",
+                      "empty/config.json: file, expected a readable regular file, got none"}});
   }
 }
 

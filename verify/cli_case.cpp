@@ -46,6 +46,13 @@ std::vector<int> schedule_of(int length, const std::string& text) {
   throw bad_input({"--schedule", "schedule", fmt::format("{} tokens in all", length), text});
 }
 
+void require_new_file(const std::string& path, std::string_view option) {
+  std::error_code unknown;
+  if (std::filesystem::exists(std::filesystem::symlink_status(path, unknown))) {
+    throw bad_input({option, "output", "a new file", one_line(path)});
+  }
+}
+
 std::string tokens_text(const ModelData& model, const std::vector<int>& tokens) {
   if (model.words.empty()) return join_tokens(tokens);
   std::vector<std::string> found;

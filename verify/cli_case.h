@@ -21,6 +21,9 @@ namespace kvcheck {
 // How `length` tokens are fed: as `text`, the value of --schedule, says, or one at a time.
 [[nodiscard]] std::vector<int> schedule_of(int length, const std::string& text);
 
+// Throws Error naming the option where the path is of anything at all: nothing is overwritten.
+void require_new_file(const std::string& path, std::string_view option);
+
 // "0 2 4   (<bos> the cat)"
 [[nodiscard]] std::string tokens_text(const ModelData& model, const std::vector<int>& tokens);
 

@@ -2,7 +2,10 @@
 // kvcheck cost: the work of prefill, decode and recompute, and the memory of a cache.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <filesystem>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -10,8 +13,10 @@
 #include "engine/echo.h"
 #include "engine/error.h"
 #include "engine/published_config.h"
+#include "reports/cost_row.h"
 #include "reports/cost_text.h"
 #include "verify/cli.h"
+#include "verify/cli_case.h"
 #include "verify/models.h"
 
 namespace kvcheck {
@@ -33,8 +38,8 @@ const ScalarBytes& scalar_of(const std::string& text, bool published) {
   for (const ScalarBytes& scalar : kScalars) {
     if (scalar.name == text && (published || scalar.runs)) return scalar;
   }
-  throw bad_input({"--scalar", "bad value",
-                   published ? "bf16, f16, f32 or f64" : "f32 or f64", one_line(text)});
+  throw bad_input({"--scalar", "bad value", published ? "bf16, f16, f32 or f64" : "f32 or f64",
+                   one_line(text)});
 }
 
 CostQuestion question_of(const CostArguments& arguments, const Config& config, bool published) {
@@ -74,13 +79,18 @@ std::string measured(const CostArguments& arguments, const ModelData& model,
   return step_times_text(times, path_text(model.name));
 }
 
+void write_csv(const CostArguments& arguments, const CostReport& report) {
+  if (!arguments.csv.empty()) write_cost_csv(std::filesystem::path(arguments.csv), report);
+}
+
 int cost_of_published(const CostArguments& arguments, const PublishedConfig& published) {
   if (arguments.measure) {
-    throw bad_input({"--measure", "without weights", "a model that can be run",
-                     one_line(arguments.model)});
+    throw bad_input(
+        {"--measure", "without weights", "a model that can be run", one_line(arguments.model)});
   }
-  const CostReport report = make_cost_report(published.shape, nullptr,
-                                             question_of(arguments, published.shape, true));
+  const CostReport report =
+      make_cost_report(published.shape, nullptr, question_of(arguments, published.shape, true));
+  write_csv(arguments, report);
   print(cost_text(report, fmt::format("{} ({}, no weights)", path_text(arguments.model),
                                       published.model_type)));
   return kExitAgree;
@@ -92,6 +102,7 @@ int run_cost(const CostArguments& arguments) {
   if (!arguments.measure && arguments.time_seconds) {
     throw bad_input({"--time", "without --measure", "--measure", "none"});
   }
+  if (!arguments.csv.empty()) require_new_file(arguments.csv, "--csv");
   if (const auto published = read_published_config(arguments.model)) {
     return cost_of_published(arguments, *published);
   }
@@ -99,6 +110,7 @@ int run_cost(const CostArguments& arguments) {
   const Config& config = model.weights.config;
   const CostQuestion question = question_of(arguments, config, false);
   const CostReport report = make_cost_report(config, &model.weights, question);
+  write_csv(arguments, report);
   std::string text = cost_text(report, path_text(model.name));
   if (arguments.measure) text += measured(arguments, model, question);
   print(text);

@@ -32,8 +32,9 @@ TEST(CliCost, chapter8_is_counted_and_equals_the_formulas) {
   EXPECT_THAT(result.out, HasSubstr("scores               [2, 4, 4], 10 of 16 pairs  [2, 1, 4] "));
   EXPECT_THAT(result.out, ContainsRegex("\n  prefill of 4\n    layers 0 to 1, each +256 +80 +256 "
                                         "+592 +732 +equal\n"));
-  EXPECT_THAT(result.out, ContainsRegex("\n  uncached step at 4\n    layer 0 +256 +80 +256 +592 "
-                                        "+732 +equal\n    layer 1 +160 +32 +64 +256 +309 +equal\n"));
+  EXPECT_THAT(result.out,
+              ContainsRegex("\n  uncached step at 4\n    layer 0 +256 +80 +256 +592 "
+                            "+732 +equal\n    layer 1 +160 +32 +64 +256 +309 +equal\n"));
   EXPECT_THAT(result.out, HasSubstr("counted in the running engine at 4 tokens, by kind and layer: "
                                     "equal to the formulas\n"));
   EXPECT_THAT(result.out, ContainsRegex("\n  decode step at 4 +1,440 +256 +64 +1,760\n"));
@@ -55,6 +56,26 @@ TEST(CliCost, past_the_context_it_is_on_paper) {
   EXPECT_THAT(result.out, HasSubstr("1 of 2 layers have a window: a query sees 2 keys there"));
   EXPECT_THAT(result.out, HasSubstr("counted in the running engine at 4 tokens"));
   EXPECT_THAT(result.out, ContainsRegex("\n    all +[0-9,]+ .* -\n"));
+}
+
+TEST(CliCost, rows_of_a_file_are_those_of_the_table) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  EXPECT_EQ(kvcheck.run("cost chapter8 --csv cost.csv").exit_code, kExitAgree);
+  const std::vector<std::string> lines = split(read_bytes(kvcheck / "cost.csv"), '\n');
+  ASSERT_EQ(lines.size(), 10U);
+  EXPECT_EQ(lines[0],
+            "phase,length,sequences,layer,projections,attention,mlp,output,other_operations,"
+            "counted");
+  EXPECT_EQ(lines[1], "prefill,4,1,0,256,80,256,0,732,equal");
+  EXPECT_EQ(lines[6], "decode,4,1,,0,0,0,32,45,equal");
+  EXPECT_EQ(lines[8], "uncached,4,1,1,160,32,64,0,309,equal");
+  EXPECT_EQ(complaint(kvcheck.run("cost chapter8 --csv cost.csv")),
+            "--csv: output, expected a new file, got cost.csv");
+  const CommandResult published =
+      kvcheck.run_words({"cost", kPublished + "llama-3-8b", "--csv", "paper.csv"});
+  EXPECT_EQ(published.exit_code, kExitAgree) << everything(published);
+  EXPECT_THAT(read_bytes(kvcheck / "paper.csv"),
+              HasSubstr("\ndecode,8192,1,31,41943040,67108864,176160768,0,,\n"));
 }
 
 TEST(CliCost, one_token_does_not_pay) {
@@ -112,10 +133,8 @@ TEST(CliCost, bad_options_are_told_in_one_line) {
            {"--context 0", "--context: " + whole + "0"},
            {"--context -4", "--context: " + whole + "-4"},
            {"--context 4.5", "--context: " + whole + "4.5"},
-           {"--context 1000000000000000001",
-            "--context: " + whole + "1000000000000000001"},
-           {"--context 99999999999999999999",
-            "--context: " + whole + "99999999999999999999"},
+           {"--context 1000000000000000001", "--context: " + whole + "1000000000000000001"},
+           {"--context 99999999999999999999", "--context: " + whole + "99999999999999999999"},
            {"--context 1000000000000000000", too_large},
            {"--context 1000000000000 --batch 1000000000000", too_large},
            {"--batch 0", "--batch: " + whole + "0"},
@@ -130,11 +149,16 @@ TEST(CliCost, bad_options_are_told_in_one_line) {
 // As large as is asked for, nothing is allocated for it.
 TEST(CliCost, large_questions_take_no_memory) {
   const TestCommand kvcheck(KVCHECK_BINARY);
-  for (const std::string options : {"chapter8 --batch 1000000000000000000",
-                                    "chapter8 --context 100000000000"}) {
+  for (const std::string options :
+       {"chapter8 --batch 1000000000000000000", "chapter8 --context 100000000000"}) {
     const CommandResult result = kvcheck.run("cost " + options);
     EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
   }
+  // The counting engine would set the whole context aside for each sequence.
+  EXPECT_THAT(kvcheck.run("cost gen:wide:1:context65536 --context 8 --batch 2").out,
+              HasSubstr("by formula only: nothing was counted\n"));
+  EXPECT_THAT(kvcheck.run("cost gen:wide:1:context65536 --context 8").out,
+              HasSubstr("counted in the running engine at 8 tokens"));
   const CommandResult result =
       kvcheck.run_words({"cost", kPublished + "llama-3-8b", "--context", "1000000000"});
   EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
@@ -159,8 +183,7 @@ TEST(CliCost, bad_published_configurations_are_told_in_one_line) {
             "--measure: without weights, expected a model that can be run, got m");
   EXPECT_EQ(complaint(kvcheck.run("cost m --scalar int8")),
             "--scalar: bad value, expected bf16, f16, f32 or f64, got int8");
-  EXPECT_EQ(complaint(kvcheck.run("cost nowhere")),
-            "nowhere: model, expected a folder or a .gguf file, got none");
+  EXPECT_EQ(complaint(kvcheck.run("cost nowhere")), "nowhere: model, expected a folder, got none");
 }
 
 }  // namespace

@@ -110,11 +110,10 @@ std::string words_text(const std::vector<std::string>& words) {
 
 CacheRowsQuestion rows_question(const InspectArguments& arguments, const ModelData& model) {
   const auto layers = static_cast<std::size_t>(model.weights.config.layers);
-  CacheRowsQuestion question{
-      .tokens = one_sequence(arguments.rows, "--rows", model),
-      .layers = [layers](int layer) {
-        return kShownLayers.shows(static_cast<std::size_t>(layer), layers);
-      }};
+  CacheRowsQuestion question{.tokens = one_sequence(arguments.rows, "--rows", model),
+                             .layers = [layers](int layer) {
+                               return kShownLayers.shows(static_cast<std::size_t>(layer), layers);
+                             }};
   question.schedule = schedule_of(static_cast<int>(question.tokens.size()), arguments.schedule);
   if (!arguments.cache_kind.empty()) {
     question.kind = cache_kind(arguments.cache_kind, "--cache-kind");
@@ -122,8 +121,8 @@ CacheRowsQuestion rows_question(const InspectArguments& arguments, const ModelDa
   if (!arguments.scalar.empty()) {
     const std::optional<ScalarKind> scalar = from_name<ScalarKind>(arguments.scalar);
     if (!scalar) {
-      throw bad_input({"--scalar", "bad value", expected_names<ScalarKind>(),
-                       one_line(arguments.scalar)});
+      throw bad_input(
+          {"--scalar", "bad value", expected_names<ScalarKind>(), one_line(arguments.scalar)});
     }
     question.scalar = *scalar;
   }
@@ -150,9 +149,9 @@ std::string rows_text(const InspectArguments& arguments, const ModelData& model)
 // Options that say how tokens are fed mean nothing without them.
 void require_rows(const InspectArguments& arguments) {
   if (!arguments.rows.empty()) return;
-  for (const auto& [option, value] : {std::pair{"--schedule", arguments.schedule},
-                                      std::pair{"--cache-kind", arguments.cache_kind},
-                                      std::pair{"--scalar", arguments.scalar}}) {
+  for (const auto& [option, value] :
+       {std::pair{"--schedule", arguments.schedule},
+        std::pair{"--cache-kind", arguments.cache_kind}, std::pair{"--scalar", arguments.scalar}}) {
     if (!value.empty()) throw bad_input({option, "without tokens", "--rows", one_line(value)});
   }
 }

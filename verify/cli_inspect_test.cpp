@@ -97,7 +97,8 @@ TEST(CliInspectRows, bad_options_are_told_in_one_line) {
             "--scalar: bad value, expected one of f32, f64, got f16");
   EXPECT_THAT(complaint(rows(kvcheck, "chapter8", "0 dog bird")),
               HasSubstr("--rows:1: token, expected a word"));
-  EXPECT_THAT(complaint(rows(kvcheck, "chapter8", "0 1 2 3 4")), HasSubstr("--rows:1: sequence too long"));
+  EXPECT_THAT(complaint(rows(kvcheck, "chapter8", "0 1 2 3 4")),
+              HasSubstr("--rows:1: sequence too long"));
   EXPECT_THAT(complaint(rows(kvcheck, "chapter8", "0", {"--cache-kind", "square"})),
               HasSubstr("--cache-kind: unknown cache kind"));
 }

@@ -25,6 +25,7 @@
 #include "verify/models.h"
 #include "verify/planted.h"
 #include "verify/replay.h"
+#include "verify/signature.h"
 #include "verify/stored.h"
 
 namespace kvcheck {
@@ -154,6 +155,17 @@ bool worth_explaining(const ReproArguments& arguments, const Case& subject,
   return !replayed.result.note.empty() || !answers_rightly(subject, model, factory);
 }
 
+// What the engine of the case answers to a fixed list of questions, whatever the case, and which
+// known faults answer alike.
+std::string signature_text(const Case& subject, const ModelData& model,
+                           const EngineFactory& factory) {
+  const auto engine =
+      start_engine(factory, model, {subject.scalar, subject.arithmetic, subject.cache_kind});
+  const Signature signature = signature_of(*engine);
+  const auto found = looks_right(signature) ? std::vector<Resemblance>{} : resemblances(signature);
+  return "\nfrom outside, by the engine's answers alone:\n" + to_text(signature, found);
+}
+
 // Kept among the cases that the tests run, and no longer among the failures of this folder.
 // Under the name by which the model is known now.
 std::string promote(const Case& subject, const std::string& model) {
@@ -190,7 +202,9 @@ int run_repro(const ReproArguments& arguments) {
   if (!subject.fault.empty() && trace->changes() == 0) {
     text += "\nthe fault changed nothing in this case\n";
   }
-  if (worth_explaining(arguments, subject, replayed, model, factory)) {
+  if (arguments.signature) {
+    text += signature_text(subject, model, factory);
+  } else if (worth_explaining(arguments, subject, replayed, model, factory)) {
     print(text);
     text = "\n" + to_text(diagnose(subject, model, factory, {.draw = random_operations}));
   }

@@ -246,6 +246,24 @@ TEST(CliRepro, of_failing_operations_ends_with_the_row_that_differs) {
   expect_both_rows(result, 40);
 }
 
+TEST(CliRepro, shows_the_signature_of_an_engine_instead_of_a_diagnosis) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const std::string faulty =
+      operations_token("tiny:rotary:1", "arithmetic=row,cache=flat,policy=exact",
+                       "open.feed:0x1.feed:0x1") +
+      ",fault=pos-decode-reset:onset1";
+  const CommandResult wrong = kvcheck.run_words({"repro", faulty, "--signature"});
+  EXPECT_EQ(wrong.exit_code, kExitDiverge) << everything(wrong);
+  EXPECT_THAT(wrong.out, HasSubstr("\n  first wrong length, token by token       2\n"));
+  EXPECT_THAT(wrong.out, ContainsRegex("another +right\n1[2-6] of 16 answers as pos-decode-reset:onset1"));
+  EXPECT_THAT(wrong.out, Not(HasSubstr("explained")));
+
+  const std::string right = operations_token(
+      "tiny:rotary:1", "arithmetic=row,cache=flat,policy=exact", "open.feed:0x1.feed:0x1");
+  EXPECT_THAT(kvcheck.run_words({"repro", right, "--signature"}).out,
+              HasSubstr("alone:\nnothing looks wrong\n"));
+}
+
 TEST(CliRepro, tells_of_a_refusal) {
   const TestCommand kvcheck(KVCHECK_BINARY);
   // The ring of the layer with a window of one row has forgotten what the roll back would need.

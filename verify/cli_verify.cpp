@@ -56,6 +56,11 @@ SuiteOptions suite_options(const VerifyArguments& arguments) {
                                                       {"single", ScheduleChoice::single},
                                                       {"all", ScheduleChoice::all}});
   }
+  if (!arguments.oracle.empty()) {
+    options.oracle = choose<OracleChoice>(
+        "--oracle", arguments.oracle,
+        {{"per-prefix", OracleChoice::per_prefix}, {"full", OracleChoice::full}});
+  }
   options.record_all = choose<bool>("--csv", arguments.csv, {{"failures", false}, {"full", true}});
   if (!arguments.tolerance.empty()) {
     options.tolerance = parse_policy(arguments.tolerance, "--tolerance");
@@ -165,6 +170,21 @@ std::string published(const RunResult& result, const Runs& runs) {
   return text;
 }
 
+// Where the oracle's rows are not all computed from their own tokens, a reader is told.
+std::string oracle_text(const RunResult& result) {
+  std::string text;
+  std::string_view told;
+  for (const CheckSummary& summary : result.checks) {
+    if (!summary.full_oracle || summary.model == told) continue;
+    told = summary.model;
+    text += fmt::format(
+        "oracle of {}: one forward of each sequence, and one of their own for prefixes of 1, 2, 4, "
+        "8 ... tokens (--oracle per-prefix: for all of them)\n",
+        one_line(told));
+  }
+  return text;
+}
+
 std::string last_line(const RunResult& result, const RunSummary& summary, double seconds) {
   return fmt::format("verdict: {}{} ({} checks, {} cases, {} logits compared in {:.2f} s)\n",
                      name(result.verdict), result.interrupted ? ", interrupted" : "",
@@ -195,7 +215,7 @@ int run_verify(const VerifyArguments& arguments, const std::vector<std::string>&
   const RunSummary summary = run_summary(result);
   writer.finish(summary);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  print(check_table(table_rows(result, runs)) + published(result, runs) +
+  print(check_table(table_rows(result, runs)) + published(result, runs) + oracle_text(result) +
         coverage_text(result.checks) + loss_text(result.checks) + recorder.first_failures() +
         fmt::format("files: {}\n", path_text(folder)) + last_line(result, summary, seconds));
   const int code = exit_code(result.verdict);

@@ -146,8 +146,7 @@ CostReport make_cost_report(const Config& config, const Model<float>* model,
   if (model != nullptr) count_phases(*model, report);
   for (CacheKind kind : cache_kinds()) {
     if (kind.layout == CacheLayout::paged) kind.block = kCostBlockRows;
-    CacheBytes bytes =
-        cache_kind_bytes(config, kind, question.context, question.number_bytes);
+    CacheBytes bytes = cache_kind_bytes(config, kind, question.context, question.number_bytes);
     bytes = {bytes.held * question.batch, bytes.taken * question.batch};
     report.kinds.push_back({kind, bytes});
   }

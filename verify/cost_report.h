@@ -43,8 +43,8 @@ struct KindCost {
 // A cache as it grows, all sequences.
 struct GrowthRow {
   std::int64_t rows = 0;
-  bool on_paper = false;       // past the model's context
-  std::vector<Count> held;     // [grown_kinds()]
+  bool on_paper = false;    // past the model's context
+  std::vector<Count> held;  // [grown_kinds()]
 };
 
 struct RunRow {

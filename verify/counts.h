@@ -19,6 +19,8 @@ struct Counts {
   std::int64_t crashed = 0;
   std::int64_t refused = 0;  // operations that the engine declined, as it may
 
+  std::int64_t ties = 0;  // agreeing generations of which rounding decided a token
+
   std::int64_t reused = 0;  // rows that prompts found already computed
 
   constexpr Counts& operator+=(const Counts& other) {
@@ -32,6 +34,7 @@ struct Counts {
     flaky += other.flaky;
     crashed += other.crashed;
     refused += other.refused;
+    ties += other.ties;
     reused += other.reused;
     return *this;
   }

@@ -59,6 +59,7 @@ CaseResult judge_case(const Policy& policy, const Measured& measured, ScalarKind
     result.ratio = judgement.ratio;
     if (result.note.empty()) result.note = judgement.note;
   }
+  if (measured.tied && result.verdict == Verdict::agree) result.mark = Mark::tie;
   return result;
 }
 

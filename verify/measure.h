@@ -27,6 +27,7 @@ struct Measured {
   std::span<const MeasuredRow> rows;
   int facts = 0;          // statements other than logits that were checked
   std::string note = {};  // the first of them that is wrong: what, expected, got; empty if none
+  bool tied = false;      // agrees only because a decision was a tie, see decision.h
 };
 
 // The worst row decides; a wrong fact diverges; nothing measured is gave-up.

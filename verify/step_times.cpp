@@ -12,7 +12,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kRunsMin = 5;    // below that a median says little
 constexpr int kRunsMax = 101;  // odd, so that the median is one of them
 constexpr int kFitFrom = 8;    // the longest length divided by this
 constexpr std::size_t kFitMin = 3;
@@ -27,15 +26,13 @@ double median(std::vector<double> times) {
   return *middle;
 }
 
-// The median time of `step`, which prepare() makes ready; at least one run, and several within
+// The median time of `step`, which prepare() makes ready: at least one run, and as many as fit into
 // `seconds`.
 template <typename Prepare, typename Step>
 double time_of(double seconds, Prepare prepare, Step step) {
   const Clock::time_point start = Clock::now();
   std::vector<double> times;
-  while (times.empty() || (times.size() < kRunsMax &&
-                           (times.size() < kRunsMin || seconds_since(start) < seconds / 4) &&
-                           seconds_since(start) < seconds)) {
+  while (times.empty() || (times.size() < kRunsMax && seconds_since(start) < seconds)) {
     prepare();
     const Clock::time_point began = Clock::now();
     step();
@@ -73,7 +70,10 @@ StepTimes measure_steps(Engine& engine, const std::vector<int>& lengths, double 
         [&] { engine.feed(id, prefix.last(1), Rows::last, logits); });
     engine.truncate(id, held);
     time.uncached = time_of(
-        share, [] {}, [&] { engine.full({prefix, 1}, Rows::last, logits); });
+        share, [] {},
+        [&] {
+          engine.full({prefix, 1}, Rows::last, logits);
+        });
     times.steps.push_back(time);
   }
   engine.close(id);

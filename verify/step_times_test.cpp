@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Fits of times whose power is known, and that every length is measured.
 #include "verify/step_times.h"
 
 #include <gtest/gtest.h>
@@ -34,8 +35,8 @@ TEST(StepTimes, few_lengths_have_no_power) {
 }
 
 TEST(StepTimes, every_length_is_measured_both_ways) {
-  const auto engine = make_builtin(generate_model("gen:plain:1:context16"), ScalarKind::f32,
-                                   Arithmetic::row);
+  const auto engine =
+      make_builtin(generate_model("gen:plain:1:context16"), ScalarKind::f32, Arithmetic::row);
   const StepTimes times = measure_steps(*engine, {1, 2, 8, 16}, 30);
   ASSERT_EQ(times.steps.size(), 4U);
   EXPECT_TRUE(times.complete);

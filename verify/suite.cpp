@@ -202,13 +202,12 @@ class Runner {
 
   Probed probe(UnitResult& result, const std::vector<int>& path, Bench& bench, double& aside) {
     const Assignment& assignment = *result.unit.assignment;
-    const Probe what{.tree = assignment.source->tree,
-                     .scope = {.path = path,
-                               .shortest = result.unit.shortest,
-                               .longest = result.unit.longest},
-                     .schedules = options_.schedule_choice,
-                     .stop = &stop_,
-                     .oracle = assignment.oracle};
+    const Probe what{
+        .tree = assignment.source->tree,
+        .scope = {.path = path, .shortest = result.unit.shortest, .longest = result.unit.longest},
+        .schedules = options_.schedule_choice,
+        .stop = &stop_,
+        .oracle = assignment.oracle};
     std::vector<int> reruns(result.tallies.size(), 0);
     const int vocabulary = bench.engine->hello().vocabulary;
     double counted_with_the_others = 0;
@@ -309,7 +308,8 @@ class Runner {
                            .arithmetic = assignment.arithmetic,
                            .scalar = assignment.scalar,
                            .policy = assignment.checks[i].policy,
-                           .cache_kind = assignment.cache};
+                           .cache_kind = assignment.cache,
+                           .full_oracle = assignment.oracle == OracleChoice::full};
       if (assignment.space) {
         summary.coverage = whole_.coverage;
         summary.not_covered = missing(whole_.coverage, *assignment.space);

@@ -39,6 +39,10 @@ struct OperationChoice {
   std::function<Operations(const OperationSpace&, std::uint64_t seed, std::uint64_t number)> draw;
 };
 
+// Multiply-adds of the forwards of all prefixes of a source, estimated, beyond which one forward of
+// each sequence is the oracle: some seconds on one core.
+inline constexpr double kWorkPerPrefixMax = 1e11;
+
 // More sequences than this are not enumerated.
 inline constexpr std::uint64_t kSequencesMax = 2'000'000;
 
@@ -53,6 +57,9 @@ struct SuiteOptions {
   int jobs = 1;
   bool record_all = false;  // every case, not only the worst
   CacheKind cache = {};     // for all checks but operations
+  // Of given and random sequences; none: by kWorkPerPrefixMax. Over a whole vocabulary siblings are
+  // computed side by side, each from its own tokens.
+  std::optional<OracleChoice> oracle = {};
   OperationChoice operations = {};
 };
 

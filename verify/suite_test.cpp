@@ -9,6 +9,8 @@
 #include <memory>
 
 #include "engine/error.h"
+#include "engine/generated.h"
+#include "verify/assignments.h"
 #include "verify/case_text.h"
 #include "verify/test_faults.h"
 
@@ -79,7 +81,8 @@ TEST(Suite, announces_as_many_checks_as_it_reports_in_the_order_of_the_table) {
             "all-prefixes matrix abs:1e-05\ncontract matrix abs:1e-05\nnoise matrix noise:30\n"
             "causality row exact\ncausality matrix abs:1e-05\n"
             "schedules row exact\nschedules matrix abs:1e-05\n"
-            "accounting row exact\naccounting matrix abs:1e-05\n");
+            "accounting row exact\naccounting matrix abs:1e-05\n"
+            "generation row exact\ngeneration matrix abs:1e-05\n");
   EXPECT_EQ(collector.announced, collector.summaries.size());
 }
 
@@ -106,9 +109,10 @@ TEST(Suite, runs_only_the_checks_of_the_groups_that_are_asked_for) {
   options.prefixes = false;
   Collector schedules;
   (void)run_on(options, whole_run(model), builtin_engine, schedules);
-  ASSERT_EQ(schedules.summaries.size(), 2U);
+  ASSERT_EQ(schedules.summaries.size(), 3U);
   EXPECT_EQ(schedules.summaries[0].check, "schedules");
   EXPECT_EQ(schedules.summaries[1].check, "accounting");
+  EXPECT_EQ(schedules.summaries[2].check, "generation");
   options.schedules = false;
   Collector none;
   EXPECT_EQ(run_on(options, whole_run(model), builtin_engine, none).verdict, Verdict::gave_up);
@@ -135,7 +139,7 @@ TEST(Suite, only_the_largest_source_is_judged_again) {
   (void)run_on(options_for(Arithmetic::row), run, builtin_engine, collector);
   EXPECT_EQ(collector.summaries.front().check, "corpus-prefixes");
   EXPECT_EQ(collector.summaries.front().counts.cases, 2);
-  EXPECT_EQ(collector.summaries.size(), 6U);
+  EXPECT_EQ(collector.summaries.size(), 7U);
   EXPECT_EQ(collector.summary("exact").counts.cases, 120);
 }
 
@@ -395,6 +399,66 @@ TEST(Suite, nothing_to_compare_is_gave_up) {
   EXPECT_TRUE(collector.records.empty());
   const std::atomic<bool> never = false;
   EXPECT_EQ(run_suite({}, {}, builtin_engine, collector, never).verdict, Verdict::gave_up);
+}
+
+// A sequence so long that walks over it are cut, and one that parts from it.
+ModelRun long_run(const ModelData& model) {
+  std::vector<int> tokens = random_tokens(model.weights.config.vocabulary, kCutLength + 6, 1, 0);
+  std::vector<int> other = tokens;
+  other.resize(kCutLength / 2);
+  other.back() = (other.back() + 1) % model.weights.config.vocabulary;
+  const int context = model.weights.config.context;
+  return {model, {{Source::file, PrefixTree::of({tokens, other}, context)}}, {}};
+}
+
+std::vector<CheckSummary> summaries_of(OracleChoice oracle, const EngineFactory& factory) {
+  const ModelData model = load_model("gen:two-bases:1:context80");
+  SuiteOptions options;
+  options.oracle = oracle;
+  options.schedules = false;
+  Collector collector;
+  (void)run_on(options, long_run(model), factory, collector);
+  return collector.summaries;
+}
+
+TEST(Suite, long_sequences_are_cut_and_every_prefix_compared_once) {
+  for (const OracleChoice oracle : {OracleChoice::per_prefix, OracleChoice::full}) {
+    int checks = 0;
+    for (const CheckSummary& summary : summaries_of(oracle, builtin_engine)) {
+      EXPECT_EQ(summary.verdict, Verdict::agree) << summary.check;
+      EXPECT_EQ(summary.full_oracle, oracle == OracleChoice::full);
+      if (summary.check != "file-prefixes") continue;
+      EXPECT_EQ(summary.counts.prefixes, kCutLength + 6 + 1);
+      ++checks;
+    }
+    EXPECT_EQ(checks, 2);
+  }
+}
+
+TEST(Suite, faults_in_long_sequences_are_seen_by_either_oracle) {
+  for (const OracleChoice oracle : {OracleChoice::per_prefix, OracleChoice::full}) {
+    for (const CheckSummary& summary : summaries_of(oracle, factory_of("positions-plus-one"))) {
+      if (summary.check == "causality") continue;
+      EXPECT_EQ(summary.verdict, Verdict::diverge) << summary.check;
+    }
+  }
+}
+
+TEST(Suite, the_oracle_is_chosen_by_its_work) {
+  const ModelData small = load_model("gen:plain:1:context80");
+  const ModelData large = load_model("gen:wide:1:context8192");
+  for (const ModelData* model : {&small, &large}) {
+    const int length = model->weights.config.context;
+    const ModelRun run{
+        *model,
+        {{Source::file,
+          PrefixTree::of({std::vector<int>(static_cast<std::size_t>(length), 0)}, length)}},
+        {}};
+    for (const auto& assignment : plan_assignments({}, {run})) {
+      EXPECT_EQ(assignment->oracle,
+                model == &small ? OracleChoice::per_prefix : OracleChoice::full);
+    }
+  }
 }
 
 }  // namespace

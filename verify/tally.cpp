@@ -64,6 +64,7 @@ void Tally::count(const CaseResult& result, std::int64_t logits) {
   counts_.gated += result.mark == Mark::gated ? 1 : 0;
   counts_.widened += result.mark == Mark::widened ? 1 : 0;
   counts_.flaky += result.mark == Mark::flaky ? 1 : 0;
+  counts_.ties += result.mark == Mark::tie ? 1 : 0;
   counts_.crashed += result.mark == Mark::crash ? 1 : 0;
   if (result.ratio && !(worst_ratio_ && *result.ratio <= *worst_ratio_)) {
     worst_ratio_ = result.ratio;

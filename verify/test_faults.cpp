@@ -319,6 +319,7 @@ bool PlantedFault::seen_by(std::string_view check) const {
   if (check == "schedules") return on_schedules;
   if (check == "causality") return on_causality;
   if (check == "accounting") return on_accounting;
+  if (check == "generation") return on_prefixes || on_generation;
   return on_prefixes;
 }
 
@@ -339,9 +340,9 @@ std::vector<PlantedFault> planted_faults() {
        by_scalar(losing_a_row_to_refusals<float>, losing_a_row_to_refusals<double>), false, false,
        false, true},
       {"truncate-keeps-one", truncate_keeps_one(), false, false, false, true},
-      {"one-row-too-many", held_wrong([](Held& h) { ++h.rows; }), false, false, false, true},
+      {"one-row-too-many", held_wrong([](Held& h) { ++h.rows; }), false, false, false, true, true},
       {"next-position-late", held_wrong([](Held& h) { --h.next_position; }), false, false, false,
-       true},
+       true, true},
       {"bytes-of-one-scalar-more", held_wrong([](Held& h) { h.bytes += 4; }), false, false, false,
        true},
   };

@@ -56,6 +56,7 @@ struct PlantedFault {
   bool on_schedules;  // by the schedules
   bool on_causality;
   bool on_accounting;
+  bool on_generation = false;  // besides those that the prefixes show
 
   [[nodiscard]] bool seen_by(std::string_view check) const;
 };

@@ -39,6 +39,7 @@ enum class Mark {
   refused,  // the engine declined, which the contract allows
   widened,  // too ill-conditioned for float32, decided in float64
   gated,    // too ill-conditioned, and nothing wider to decide in
+  tie,      // agrees, but rounding decided which token follows
 };
 
 [[nodiscard]] constexpr std::string_view name(Mark mark) {
@@ -55,6 +56,8 @@ enum class Mark {
       return "widened";
     case Mark::gated:
       return "gated";
+    case Mark::tie:
+      return "tie";
   }
   return "?";
 }

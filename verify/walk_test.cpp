@@ -36,8 +36,16 @@ class ScriptedEngine final : public Engine {
   const Hello& hello() const override { return hello_; }
 
   void full(const TokenBlock& block, Rows rows, Logits& out) override {
-    EXPECT_EQ(rows, Rows::last);
     out = {2, {}};
+    if (rows == Rows::all) {
+      EXPECT_EQ(block.sequences, 1);
+      for (std::size_t n = 1; n <= block.tokens.size(); ++n) {
+        answer({block.tokens.begin(), block.tokens.begin() + static_cast<std::ptrdiff_t>(n)}, 0,
+               out);
+      }
+      whole.emplace_back(block.tokens.begin(), block.tokens.end());
+      return;
+    }
     widest = std::max(widest, block.sequences);
     for (int b = 0; b < block.sequences; ++b) {
       Tokens tokens;
@@ -80,6 +88,7 @@ class ScriptedEngine final : public Engine {
   [[nodiscard]] std::size_t still_open() const { return held_.size(); }
 
   std::vector<Tokens> computed;  // by the oracle, one after the other
+  std::vector<Tokens> whole;     // with all rows, likewise
   int widest = 0;                // most sequences side by side
   int forked = 0;
   int truncated = 0;
@@ -110,6 +119,12 @@ class ScriptedMeter final : public NoiseMeter {
               std::vector<NoiseFloor>& out, const EnoughFloors&) override {
     ++calls;
     out.clear();
+    if (block.sequences == 1) {
+      for (int r = 0; r < uncached.rows(); ++r) {
+        out.push_back({uncached.row(r)[0], static_cast<double>(seed)});
+      }
+      return;
+    }
     for (int b = 0; b < block.sequences; ++b) {
       out.push_back({uncached.row(b)[0], static_cast<double>(seed)});
     }
@@ -308,6 +323,116 @@ TEST(PrefixWalk, measures_floors_once_for_siblings_and_only_when_asked) {
 }
 
 // After a failure the walk tells at which prefix it was, the first one of the siblings.
+// 0 1 2 ... of the given length, behind a first token.
+Tokens counting(int first, int length) {
+  Tokens tokens{first};
+  for (int i = 1; i < length; ++i) tokens.push_back(i);
+  return tokens;
+}
+
+TEST(PrefixWalk, measures_the_floors_of_a_long_way_in_one_forward) {
+  ScriptedEngine engine;
+  ScriptedMeter meter;
+  const int length = kBranchRowsMin + 3;
+  const PrefixTree tree = PrefixTree::of({counting(7, length)}, 100);
+  PrefixWalk walk(tree, engine, Steps::none);
+  int visited = 0;
+  walk.run({}, [&](PrefixWalk& at) {
+    const int n = static_cast<int>(at.prefix().size());
+    EXPECT_EQ(at.floor(n, meter, 5).floor, code(at.prefix()));
+    ++visited;
+  });
+  EXPECT_EQ(visited, length);
+  EXPECT_EQ(engine.whole, std::vector<Tokens>{counting(7, length)});
+  EXPECT_EQ(meter.calls, 1);
+  EXPECT_EQ(engine.computed.size(), static_cast<std::size_t>(length)) << "rows are still their own";
+}
+
+TEST(PrefixWalk, measures_no_floor_of_another_way) {
+  ScriptedEngine engine;
+  ScriptedMeter meter;
+  const int length = kBranchRowsMin + 8;
+  Tokens other = counting(7, length);
+  for (std::size_t i = 5; i < other.size(); ++i) other[i] += 50;
+  const PrefixTree tree = PrefixTree::of({counting(7, length), other, counting(8, length)}, 100);
+  PrefixWalk walk(tree, engine, Steps::none);
+  int visited = 0;
+  walk.run({}, [&](PrefixWalk& at) {
+    // All of them, from the longest to the shortest and back.
+    const int end = static_cast<int>(at.prefix().size());
+    for (int n = end; n >= 1; --n) {
+      EXPECT_EQ(at.floor(n, meter, 5).floor, code(at.prefix().first(static_cast<std::size_t>(n))));
+    }
+    ++visited;
+  });
+  EXPECT_EQ(visited, 3 * length - 5);
+  EXPECT_EQ(engine.whole.size(), 3U);
+}
+
+TEST(PrefixWalk, floors_asked_for_at_the_end_are_measured_in_one_forward_too) {
+  ScriptedEngine engine;
+  ScriptedMeter meter;
+  const int length = kBranchRowsMin + 2;
+  const PrefixTree tree = PrefixTree::of({counting(7, length)}, 100);
+  PrefixWalk walk(tree, engine, Steps::none);
+  walk.run({}, [&](PrefixWalk& at) {
+    if (!at.leaf()) return;
+    for (int n = 1; n <= length; ++n) {
+      EXPECT_EQ(at.floor(n, meter, 5).floor, code(at.prefix().first(static_cast<std::size_t>(n))));
+    }
+  });
+  EXPECT_EQ(meter.calls, 1);
+}
+
+TEST(PrefixWalk, a_full_oracle_computes_whole_sequences_and_samples) {
+  ScriptedEngine engine;
+  const int length = 40;
+  const PrefixTree tree = PrefixTree::of({counting(7, length)}, 100);
+  PrefixWalk walk(tree, engine, Steps::along, OracleChoice::full);
+  walk.run({}, [&](PrefixWalk& at) {
+    const int n = static_cast<int>(at.prefix().size());
+    EXPECT_EQ(at.reference(n)[0], code(at.prefix()));
+    EXPECT_EQ(at.cached()[0], code(at.prefix()) + 0.5);
+  });
+  std::vector<std::size_t> alone;
+  for (const Tokens& tokens : engine.computed) alone.push_back(tokens.size());
+  // The last ones are too few for one forward.
+  EXPECT_EQ(alone, (std::vector<std::size_t>{1, 2, 4, 8, 16, 32}));
+  EXPECT_EQ(engine.whole, std::vector<Tokens>{counting(7, length)});
+}
+
+TEST(PrefixWalk, a_sampled_oracle_leaves_the_others_out) {
+  ScriptedEngine engine;
+  const PrefixTree tree = PrefixTree::of({counting(7, 11)}, 100);
+  PrefixWalk walk(tree, engine, Steps::none, OracleChoice::sampled);
+  std::vector<int> found;
+  walk.run({}, [&](PrefixWalk& at) {
+    const int n = static_cast<int>(at.prefix().size());
+    if (at.reference(n).empty()) return;
+    EXPECT_EQ(at.reference(n)[0], code(at.prefix()));
+    found.push_back(n);
+  });
+  EXPECT_EQ(found, (std::vector<int>{1, 2, 4, 8, 11}));
+  EXPECT_TRUE(engine.whole.empty());
+}
+
+TEST(PrefixWalk, visits_only_the_lengths_of_its_scope_and_feeds_the_shorter_ones) {
+  ScriptedEngine engine;
+  const PrefixTree tree = PrefixTree::of({counting(7, 9), counting(8, 4)}, 100);
+  PrefixWalk walk(tree, engine, Steps::along);
+  std::vector<Tokens> visited;
+  walk.run({.shortest = 4, .longest = 6}, [&](PrefixWalk& at) {
+    visited.emplace_back(at.prefix().begin(), at.prefix().end());
+    EXPECT_EQ(at.cached()[0], code(at.prefix()) + 0.5);
+    EXPECT_EQ(at.reference(static_cast<int>(at.prefix().size()))[0], code(at.prefix()));
+  });
+  EXPECT_EQ(visited,
+            (std::vector<Tokens>{counting(7, 4), counting(7, 5), counting(7, 6), counting(8, 4)}));
+  EXPECT_EQ(engine.computed, visited) << "nothing else is recomputed";
+  EXPECT_EQ(engine.fed, 6 + 4);
+  EXPECT_EQ(engine.still_open(), 0U);
+}
+
 TEST(PrefixWalk, tells_where_the_engine_failed) {
   class Failing final : public NoiseMeter {
     void floors(const TokenBlock&, const Logits&, std::uint64_t, std::vector<NoiseFloor>&,

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT
+// kvcheck generate as a user runs it: what is printed, what the exit code says, what is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reports/generation_row.h"
+#include "verify/cli.h"
+#include "verify/test_command.h"
+
+namespace kvcheck {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+using Words = std::vector<std::string>;
+
+CommandResult generate(Words words) {
+  words.insert(words.begin(), "generate");
+  return TestCommand(KVCHECK_BINARY).run_words(words);
+}
+
+std::string out_of(const Words& words) {
+  const CommandResult result = generate(words);
+  EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
+  return result.out;
+}
+
+// Each line in two parts, as it is too long for this file.
+TEST(CliGenerate, shows_both_runs_side_by_side) {
+  const std::string indent(45, ' ');
+  EXPECT_EQ(out_of({"chapter8", "--prompt", "<bos> the"}),
+            "model      chapter8 (f32, row arithmetic, flat cache)\n"
+            "prompt     0 2   (<bos> the)\n"
+            "policy     greedy\n"
+            "stops      after 64 tokens, at the context of 4, or at 1   (<eos>)\n\n" +
+                indent + "without a cache                   with a cache\n" +
+                "step  position   fed    length  next  left   token            logit  softmax"
+                "   token            logit  softmax  difference\n"
+                "   1         1     2         2     2     2   4 cat        7.0267386   0.4994"
+                "   4 cat        7.0267386   0.4994           0\n"
+                "   2         2     1         3     3     1   6 sat        9.5418653   0.9975"
+                "   6 sat        9.5418653   0.9975           0\n"
+                "   3         3     1         4     4     0   1 <eos>      11.819128   0.9994"
+                "   1 <eos>      11.819128   0.9994           0\n\n"
+                "returned   4 6 1   (cat sat <eos>)\n"
+                "stopped    eos: 1 <eos> was returned, and is not fed\n"
+                "the same   3 tokens; logits differ by at most 0\n"
+                "verdict: agree (6 tokens in 2 runs, 16 invariants of each, 24 logits compared)\n");
+}
+
+TEST(CliGenerate, takes_words_and_ids_and_chapter8_by_default) {
+  const std::string shown = out_of({"--prompt", "<bos> the"});
+  EXPECT_EQ(out_of({"--tokens", "0,2"}), shown);
+  EXPECT_EQ(out_of({"chapter8", "--prompt", "0 2"}), shown);
+}
+
+TEST(CliGenerate, shows_one_run_alone) {
+  const std::string cached = out_of({"--tokens", "0,2", "--cache", "on"});
+  EXPECT_THAT(cached, AllOf(HasSubstr("with a cache"), Not(HasSubstr("without a cache")),
+                            HasSubstr("3 tokens in 1 run, 16 invariants")));
+  const std::string uncached = out_of({"--tokens", "0,2", "--cache", "off"});
+  EXPECT_THAT(uncached, AllOf(HasSubstr("without a cache"), Not(HasSubstr("with a cache"))));
+}
+
+TEST(CliGenerate, stops_as_it_is_told) {
+  EXPECT_THAT(out_of({"--tokens", "0,2", "--eos", "none"}),
+              HasSubstr("stopped    context: no position is left for the last token to be fed at"));
+  EXPECT_THAT(out_of({"--tokens", "0,2", "--steps", "2"}),
+              HasSubstr("stopped    steps: 2 were allowed"));
+  EXPECT_THAT(out_of({"--tokens", "0,2", "--eos", "cat"}),
+              HasSubstr("stopped    eos: 4 cat was returned"));
+  EXPECT_THAT(out_of({"--tokens", "0,2,4,6", "--eos", "none"}),
+              HasSubstr("returned   1   (<eos>)"));
+  // EOS inside the prompt stops nothing.
+  EXPECT_THAT(out_of({"--tokens", "0,2", "--eos", "the"}), HasSubstr("stopped    context"));
+}
+
+TEST(CliGenerate, draws_the_same_tokens_from_the_same_seed) {
+  const auto drawn = [](const char* seed) {
+    return out_of({"gen:plain:2", "--tokens", "1", "--policy", "temperature:3", "--seed", seed});
+  };
+  EXPECT_EQ(drawn("5"), drawn("5"));
+  EXPECT_NE(drawn("5"), drawn("6"));
+  EXPECT_THAT(drawn("5"),
+              AllOf(HasSubstr("policy     temperature:3, seed 5"), HasSubstr("softmax   policy")));
+}
+
+TEST(CliGenerate, of_a_faulty_cache_diverges_and_says_at_which_step) {
+  const CommandResult result = generate({"--tokens", "0,2", "--fault", "pos-decode-reset:onset1"});
+  EXPECT_EQ(result.exit_code, kExitDiverge);
+  EXPECT_THAT(
+      result.out,
+      AllOf(
+          HasSubstr("<- first"),
+          HasSubstr(
+              "\ndifferent  with a cache: invariant next-position-is-length violated at step 2: "),
+          HasSubstr("verdict: diverge")));
+}
+
+// The tokens may be the same where the logits are not.
+TEST(CliGenerate, judges_logits_besides_tokens) {
+  const CommandResult result = generate(
+      {"--tokens", "0,2", "--arithmetic", "matrix", "--fault", "decode-scale:onset1:amount0"});
+  EXPECT_EQ(result.exit_code, kExitDiverge);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("returned   4 6 1"),
+                                HasSubstr("different  logits after position 2")));
+}
+
+TEST(CliGenerate, shows_the_shapes_of_every_step) {
+  const std::string out = out_of({"--tokens", "0,2", "--trace"});
+  EXPECT_THAT(out, HasSubstr(R"(
+shapes of step 2
+layer  tensor              without a cache       with a cache
+       embedding           [3, 4]                [1, 4]
+       input               [3, 4]                [1, 4]
+    0  attention_norm      [3, 4]                [1, 4]
+    0  query               [3, 4]                [1, 4]
+    0  key                 [3, 4]                [1, 4]
+    0  value               [3, 4]                [1, 4]
+    0  cached_key          3 x [1 to 3, 4]       [3, 4]
+    0  cached_value        3 x [1 to 3, 4]       [3, 4]
+    0  scores              3 x [2, 1 to 3]       [2, 3]
+)"));
+  EXPECT_THAT(out, AllOf(HasSubstr("shapes of step 3"), Not(HasSubstr("shapes of step 4")),
+                         HasSubstr("       logits              [1, 8]                [1, 8]\n")));
+  EXPECT_THAT(out_of({"--tokens", "0,2", "--trace", "--cache", "off"}),
+              HasSubstr("layer  tensor              without a cache\n"));
+}
+
+// ---- Batches
+
+TEST(CliGenerate, runs_several_requests_in_one_batch) {
+  for (const char* kind : {"padded-left", "padded-right", "flat", "paged"}) {
+    EXPECT_THAT(out_of({"--prompt", "<bos> the", "--prompt", "<bos>", "--tokens", "0,2,4,6",
+                        "--join", "0,2,1", "--cache-kind", kind}),
+                HasSubstr(R"(  returned                     stopped  without a cache
+      1  0 2   (<bos> the)                  1     3  4 6 1   (cat sat <eos>)      eos      the same
+      2  0   (<bos>)                        3     6  3 4 7 1   (a cat ran <eos>)  eos      the same
+      3  0 2 4 6   (<bos> the cat sat)      2     2  1   (<eos>)                  eos      the same
+
+verdict: agree (16 tokens in 6 runs, 16 invariants of each, 64 logits compared)
+)"));
+  }
+}
+
+TEST(CliGenerate, reads_a_batch_from_a_file) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  write_bytes(kvcheck / "batch.txt", "# three requests\n<bos> the\n\n@2 <bos>\n@1 0 2 4 6\n");
+  const CommandResult result = kvcheck.run("generate --batch batch.txt --cache-kind padded-left");
+  EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
+  EXPECT_EQ(result.out, out_of({"--prompt", "<bos> the", "--prompt", "<bos>", "--tokens", "0,2,4,6",
+                                "--join", "0,2,1", "--cache-kind", "padded-left"}));
+  write_bytes(kvcheck / "one.txt", "<bos> the\n");
+  EXPECT_THAT(kvcheck.run("generate --batch one.txt").out, HasSubstr("      1  0 2   (<bos> the)"));
+}
+
+TEST(CliGenerate, of_a_batch_with_a_fault_names_the_request) {
+  const CommandResult result =
+      generate({"--tokens", "0,2", "--tokens", "0", "--fault", "pos-decode-reset:onset1"});
+  EXPECT_EQ(result.exit_code, kExitDiverge);
+  EXPECT_THAT(result.out,
+              HasSubstr("\nrequest 1: with a cache: invariant next-position-is-length violated"));
+}
+
+// ---- Files
+
+TEST(CliGenerate, writes_a_row_for_each_step_of_each_run) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  EXPECT_EQ(kvcheck.run("generate --tokens 0,2 --csv steps.csv").exit_code, kExitAgree);
+  std::string seen;
+  read_generations(kvcheck / "steps.csv", [&](const GenerationRow& row) {
+    seen += row.run + " " + row.fed + ":" + std::to_string(row.token) + " " + row.stop + "\n";
+  });
+  EXPECT_EQ(seen,
+            "uncached 0 2:4 \nuncached 0 2 4:6 \nuncached 0 2 4 6:1 eos\n"
+            "cached 0 2:4 \ncached 4:6 \ncached 6:1 eos\n");
+  EXPECT_EQ(complaint(kvcheck.run("generate --tokens 0,2 --csv steps.csv")),
+            "--csv: output, expected a new file, got steps.csv");
+}
+
+// ---- What is refused
+
+TEST(CliGenerate, refuses_what_cannot_be_generated) {
+  const std::vector<std::pair<Words, std::string>> refusals{
+      {{}, "generate: no prompt, expected --prompt, --tokens or --batch, got nothing"},
+      {{"--prompt", " "}, "--prompt: sequences, expected at least one, got none"},
+      {{"--tokens", ","}, "--tokens: sequences, expected at least one, got none"},
+      {{"--tokens", "0\n2"}, "--tokens: sequences, expected one, got 2"},
+      {{"--tokens", "0", "--steps", "0"},
+       "--steps: bad value, expected a whole number from 1 to 1000000, got 0"},
+      {{"--tokens", "0", "--steps", "99999999999999999999"},
+       "--steps: bad value, expected a whole number from 1 to 1000000, got 99999999999999999999"},
+      {{"--tokens", "0", "--seed", "-1"},
+       "--seed: bad value, expected a whole number from 0 to 2^64 - 1, got -1"},
+      {{"--tokens", "0", "--seed", "1e3"},
+       "--seed: bad value, expected a whole number from 0 to 2^64 - 1, got 1e3"},
+      {{"--tokens", "0", "--eos", "0 1"}, "--eos: tokens, expected one, or none, got 2"},
+      {{"--tokens", "0", "--cache", "maybe"},
+       "--cache: bad value, expected one of on, off, both, got maybe"},
+      {{"--tokens", "0", "--arithmetic", "both"},
+       "--arithmetic: bad value, expected one of row, matrix, got both"},
+      {{"--tokens", "0", "--policy", "top-k:9"},
+       "--policy: top-k, expected a whole number from 1 to the vocabulary's 8, got 9"},
+      {{"--tokens", "0", "--policy", "temperature:nan"},
+       "--policy: temperature, expected 0 (greedy) or a number from 1e-6 to 1e6, got nan"},
+      {{"--tokens", "0", "--join", "0,1"},
+       "--join: steps, expected one for each of 1 requests, got 0,1"},
+      {{"--tokens", "0", "--tokens", "2", "--join", "0,x"},
+       "--join: step to join at, expected a whole number from 0 to 1000000, got x"},
+      {{"--tokens", "0", "--tokens", "2", "--cache", "off"},
+       "--cache: off with a batch, expected on or both, got off"},
+      {{"--tokens", "0", "--tokens", "2", "--trace"},
+       "--trace: with a batch, expected one request, got 2"},
+  };
+  for (const auto& [words, message] : refusals) EXPECT_EQ(complaint(generate(words)), message);
+}
+
+// The line is that of sequences; here only that it names the option and what is wrong.
+TEST(CliGenerate, refuses_prompts_that_the_model_cannot_take) {
+  EXPECT_THAT(complaint(generate({"--prompt", "<bos> nobody"})),
+              AllOf(HasSubstr("--prompt"), HasSubstr("nobody")));
+  EXPECT_THAT(complaint(generate({"--tokens", "0,8"})),
+              AllOf(HasSubstr("--tokens"), HasSubstr("8")));
+  EXPECT_THAT(complaint(generate({"--tokens", "-1"})), HasSubstr("--tokens"));
+  EXPECT_THAT(complaint(generate({"--tokens", "0,2,4,6,1"})),
+              AllOf(HasSubstr("--tokens"), HasSubstr("4")));
+  EXPECT_THAT(complaint(generate({"--tokens", "0", "--eos", "8"})), HasSubstr("--eos"));
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  write_bytes(kvcheck / "empty.txt", "# nobody\n");
+  EXPECT_EQ(complaint(kvcheck.run("generate --batch empty.txt")),
+            "empty.txt: no requests, expected a prompt a line, got none");
+  write_bytes(kvcheck / "late.txt", "<bos>\n@-1 <bos>\n");
+  EXPECT_EQ(complaint(kvcheck.run("generate --batch late.txt")),
+            "late.txt:2: step to join at, expected a whole number from 0 to 1000000, got -1");
+  write_bytes(kvcheck / "bad.txt", "<bos>\n\n<bos> nobody\n");
+  EXPECT_THAT(complaint(kvcheck.run("generate --batch bad.txt")),
+              AllOf(HasSubstr("bad.txt:3"), HasSubstr("nobody")));
+  write_bytes(kvcheck / "only.txt", "@3\n");
+  EXPECT_THAT(complaint(kvcheck.run("generate --batch only.txt")), HasSubstr("only.txt:1"));
+  EXPECT_THAT(complaint(kvcheck.run("generate --batch nowhere.txt")), HasSubstr("nowhere.txt"));
+}
+
+TEST(CliGenerate, of_the_smallest_models_agrees) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  EXPECT_EQ(kvcheck.run("generate gen:one-token:1 --tokens 0").exit_code, kExitAgree);
+  EXPECT_EQ(kvcheck.run("generate gen:single-context:1 --tokens 0").exit_code, kExitAgree);
+}
+
+}  // namespace
+}  // namespace kvcheck
