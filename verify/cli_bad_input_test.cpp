@@ -232,12 +232,13 @@ TEST(CliBadInput, models_are_folders) {
   write_bytes(kvcheck / "file", "");
   fs::create_directory(kvcheck / "empty");
   for (const std::string command : {"verify ", "inspect "}) {
-    expect_refusals(kvcheck,
-                    {{command + "missing", "missing: model, expected a folder or a .gguf file, got none"},
-                     {command + "file", "file: model, expected a folder or a .gguf file, got a file"},
-                     {command + "/dev/zero", "/dev/zero: model, expected a folder or a .gguf file, got a file"},
-                     {command + "empty",
-                      "empty/config.json: file, expected a readable regular file, got none"}});
+    expect_refusals(
+        kvcheck,
+        {{command + "missing", "missing: model, expected a folder or a .gguf file, got none"},
+         {command + "file", "file: model, expected a folder or a .gguf file, got a file"},
+         {command + "/dev/zero", "/dev/zero: model, expected a folder or a .gguf file, got a file"},
+         {command + "empty",
+          "empty/config.json: file, expected a readable regular file, got none"}});
   }
 }
 

@@ -183,7 +183,8 @@ TEST(CliCost, bad_published_configurations_are_told_in_one_line) {
             "--measure: without weights, expected a model that can be run, got m");
   EXPECT_EQ(complaint(kvcheck.run("cost m --scalar int8")),
             "--scalar: bad value, expected bf16, f16, f32 or f64, got int8");
-  EXPECT_EQ(complaint(kvcheck.run("cost nowhere")), "nowhere: model, expected a folder, got none");
+  EXPECT_EQ(complaint(kvcheck.run("cost nowhere")),
+            "nowhere: model, expected a folder or a .gguf file, got none");
 }
 
 }  // namespace
