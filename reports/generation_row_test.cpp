@@ -13,7 +13,7 @@ namespace kvcheck {
 namespace {
 
 Generation generation() {
-  Generation made{.tokens = {0, 2, 4, 1}, .prompt = 2, .stop = Stop::eos};
+  Generation made{.tokens = {0, 2, 4, 1}, .prompt = 2, .steps = {}, .stop = Stop::eos};
   made.steps = {{.step = 3,
                  .fed = 2,
                  .consumed = 2,

@@ -127,7 +127,7 @@ void keep_account(Bench& bench, PrefixWalk& at, const Schedule& schedule, Facts&
 }  // namespace
 
 void probe_accounting(Bench& bench, const Probe& probe, const Sink& sink) {
-  PrefixWalk walk(probe.tree, *bench.engine, PrefixWalk::CachedSteps::none);
+  PrefixWalk walk(probe.tree, *bench.engine, PrefixWalk::CachedSteps::none, probe.oracle);
   std::vector<MeasuredRow> rows;
   walk_prefixes(walk, probe, [&](PrefixWalk& at, Schedule& schedule) {
     if (!at.leaf() && !probe.scope.path_only) return;

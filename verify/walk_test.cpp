@@ -421,7 +421,7 @@ TEST(PrefixWalk, visits_only_the_lengths_of_its_scope_and_feeds_the_shorter_ones
   const PrefixTree tree = PrefixTree::of({counting(7, 9), counting(8, 4)}, 100);
   PrefixWalk walk(tree, engine, Steps::along);
   std::vector<Tokens> visited;
-  walk.run({.shortest = 4, .longest = 6}, [&](PrefixWalk& at) {
+  walk.run({.path = {}, .shortest = 4, .longest = 6}, [&](PrefixWalk& at) {
     visited.emplace_back(at.prefix().begin(), at.prefix().end());
     EXPECT_EQ(at.cached()[0], code(at.prefix()) + 0.5);
     EXPECT_EQ(at.reference(static_cast<int>(at.prefix().size()))[0], code(at.prefix()));
