@@ -255,7 +255,8 @@ TEST(CliRepro, shows_the_signature_of_an_engine_instead_of_a_diagnosis) {
   const CommandResult wrong = kvcheck.run_words({"repro", faulty, "--signature"});
   EXPECT_EQ(wrong.exit_code, kExitDiverge) << everything(wrong);
   EXPECT_THAT(wrong.out, HasSubstr("\n  first wrong length, token by token       2\n"));
-  EXPECT_THAT(wrong.out, ContainsRegex("another +right\n1[2-6] of 16 answers as pos-decode-reset:onset1"));
+  EXPECT_THAT(wrong.out,
+              ContainsRegex("another +right\n1[2-6] of 16 answers as pos-decode-reset:onset1"));
   EXPECT_THAT(wrong.out, Not(HasSubstr("explained")));
 
   const std::string right = operations_token(
@@ -524,7 +525,7 @@ TEST(CliRepro, refuses_a_token_with_a_bad_field) {
   EXPECT_EQ(failure.with({"check=random-prefixes", "check=nope"}),
             "token: unknown check, expected one of corpus-prefixes, all-prefixes, random-prefixes, "
             "file-prefixes, exact, contract, noise, causality, golden, schedules, accounting, "
-            "operations, got nope");
+            "generation, operations, got nope");
   EXPECT_EQ(failure.with({"engine=builtin", "engine=exec:sh"}),
             "token: engine, expected builtin, got exec:sh");
   EXPECT_EQ(failure.with({"policy=abs:0", "policy=abs:nan"}),

@@ -50,7 +50,7 @@ TEST(CliExit, agreement_is_0) {
   for (const char* model : {"gen:plain:1", "gen:windowed:1", "gen:one-token:1"}) {
     const CommandResult result = kvcheck.run_words({"verify", model});
     EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
-    EXPECT_THAT(last_line(result.out), StartsWith("verdict: agree (28 checks, "));
+    EXPECT_THAT(last_line(result.out), StartsWith("verdict: agree (30 checks, "));
     EXPECT_THAT(repro_lines(result.out + result.err), SizeIs(0));
   }
 }
@@ -222,15 +222,16 @@ std::set<std::string> checks_run(const TestCommand& kvcheck, const std::string& 
 
 TEST(CliVerify, naming_one_kind_of_option_runs_its_checks_only) {
   const TestCommand kvcheck(KVCHECK_BINARY);
-  EXPECT_THAT(checks_run(kvcheck, "--schedules decode --arithmetic row"),
-              UnorderedElementsAre("schedules row f32", "accounting row f32"));
+  EXPECT_THAT(
+      checks_run(kvcheck, "--schedules decode --arithmetic row"),
+      UnorderedElementsAre("schedules row f32", "accounting row f32", "generation row f32"));
   EXPECT_THAT(
       checks_run(kvcheck, "--prefixes random:2 --arithmetic row"),
       UnorderedElementsAre("random-prefixes row f32", "exact row f32", "causality row f32"));
   EXPECT_THAT(checks_run(kvcheck, "--prefixes random:2 --arithmetic matrix --scalar f64"),
               UnorderedElementsAre("random-prefixes matrix f64", "noise matrix f64",
                                    "causality matrix f64"));
-  EXPECT_THAT(checks_run(kvcheck, "--prefixes random:2 --schedules single"), SizeIs(10));
+  EXPECT_THAT(checks_run(kvcheck, "--prefixes random:2 --schedules single"), SizeIs(12));
 }
 
 TEST(CliVerify, every_prefix_of_a_file_is_checked_once) {
@@ -307,7 +308,7 @@ TEST(CliVerify, full_csv_has_a_row_for_every_case) {
   auto rows = by_check(kvcheck / "run");
   const json summary = summary_of(kvcheck / "run");
   // The rest are operations, which have a file of their own.
-  EXPECT_EQ(rows.size(), 10U);
+  EXPECT_EQ(rows.size(), 12U);
   for (const json& check : summary.at("checks")) {
     if (check.at("id") == kOperationsCheck) continue;
     const auto& of = rows[{check.at("id"), check.at("arithmetic")}];

@@ -60,7 +60,7 @@ class OperationWitness {
 
 // In longer contexts operations keep to the first positions: the log of what every row saw grows
 // with the square of a sequence.
-inline constexpr int kOperationPositionsMax = 512;
+inline constexpr int kOperationPositionsMax = 128;
 
 // The verbs that an engine offers, and what that leaves to be drawn on a model.
 [[nodiscard]] VerbSet verbs_of(const Capabilities& can);
