@@ -7,6 +7,8 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/echo.h"
+#include "engine/error.h"
 #include "reports/operation_row.h"
 #include "reports/prefix_row.h"
 #include "reports/summary_json.h"
@@ -18,6 +20,11 @@ namespace kvcheck {
 
 int run_report(const ReportArguments& arguments) {
   const std::filesystem::path run(arguments.run);
+  std::error_code ignored;
+  if (std::filesystem::exists(run / "faults.csv", ignored)) {
+    throw bad_input({path_text(run), "run", "one of kvcheck verify",
+                     "one of kvcheck faults, whose faults.csv has a row for each fault and check"});
+  }
   const RunSummary summary = read_summary(run / "summary.json");
   WorstRows<PrefixRow> prefixes;
   read_prefixes(run / "prefixes.csv", [&](PrefixRow row) { prefixes.add(std::move(row)); });

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/error.h"
+#include "verify/perturb.h"
 #include "verify/replay.h"
 
 namespace kvcheck {
@@ -29,10 +30,9 @@ std::string_view check_of(Source source) {
 void add(TrialCell& cell, const Case& subject, const CaseResult& result) {
   ++cell.cases;
   if (result.row) {
-    // Not std::max alone: an infinite difference must stay.
-    cell.max_abs_difference = std::max(cell.max_abs_difference, result.row->max_abs_difference);
+    cell.max_abs_difference = larger(cell.max_abs_difference, result.row->max_abs_difference);
   }
-  if (result.ratio) cell.max_ratio = std::max(cell.max_ratio.value_or(0), *result.ratio);
+  if (result.ratio) cell.max_ratio = larger(cell.max_ratio.value_or(0), *result.ratio);
   if (!fails(result.verdict)) return;
   if (cell.first && cell.first->subject.tokens.size() <= subject.tokens.size()) return;
   cell.first = CaseRecord{.index = cell.cases - 1, .subject = subject, .result = result};
