@@ -165,6 +165,7 @@ class Values {
   Values(const Json& object, std::string where) : object_(object), where_(std::move(where)) {}
 
   [[nodiscard]] std::string_view where() const { return where_; }
+  [[nodiscard]] bool says(std::string_view key) const { return find_key(object_, key) != nullptr; }
   [[nodiscard]] const Json* find(std::string_view key) const {
     const Json* value = find_key(object_, key);
     return value && value->is_null() ? nullptr : value;
@@ -188,7 +189,8 @@ class Values {
   std::string where_;
 };
 
-// No windows; a count of layers too large to be true is left to validate().
+// All layers with the same window, 0 for none; a count of layers too large to be true is left to
+// validate().
 void make_windows(Config& config, int window) {
   constexpr int kLayersBelievable = 1 << 16;
   if (config.layers > kLayersBelievable) return;
@@ -311,8 +313,16 @@ void require_keys(const Values& values, std::initializer_list<std::string_view> 
   for (const std::string_view key : keys) (void)values.get(key);
 }
 
+// Likewise, of keys whose null says "none".
+void require_said(const Values& values, std::initializer_list<std::string_view> keys) {
+  for (const std::string_view key : keys) {
+    if (!values.says(key)) throw bad_value({values.where(), key}, "a number or null", nullptr);
+  }
+}
+
 Config mistral(const Values& values) {
   require_keys(values, {"num_key_value_heads"});
+  require_said(values, {"sliding_window"});
   Config c = rotary_decoder(values);
   make_windows(c, values.get("sliding_window", 0));
   return c;
@@ -372,6 +382,7 @@ Config qwen3(const Values& values) {
 
 Config gemma2(const Values& values) {
   require_keys(values, {"num_key_value_heads", "head_dim", "query_pre_attn_scalar"});
+  require_said(values, {"attn_logit_softcapping", "final_logit_softcapping"});
   Config c = rotary_decoder(values);
   c.qkv_bias = c.attention_output_bias = values.get("attention_bias", false);
   c.output = output_of(values, true);

@@ -77,7 +77,9 @@ TEST(HfConfig, windows_are_those_of_the_family) {
       ["sliding_attention", "full_attention", "sliding_attention"])")
                 .windows,
             (Windows{5, 0, 5}));
-  EXPECT_EQ(parsed("gemma2", kv + R"(, "head_dim": 4, "query_pre_attn_scalar": 4)").windows,
+  EXPECT_EQ(parsed("gemma2", kv + R"(, "head_dim": 4, "query_pre_attn_scalar": 4,
+      "attn_logit_softcapping": null, "final_logit_softcapping": null)")
+                .windows,
             (Windows{5, 0, 5}));
 }
 
@@ -125,6 +127,13 @@ const Wrong kWrong[] = {
     {"a_key_of_another_family", "llama", R"("final_logit_softcapping": 30.0)",
      "c: unknown key in a configuration of llama, expected keys whose effect on logits is known, "
      "got \"final_logit_softcapping\""},
+    // Defaults that transformers would use, and that a reader of the file does not see.
+    {"a_window_that_is_not_said", "mistral", R"("num_key_value_heads": 1)",
+     "c: sliding_window, expected a number or null, got none"},
+    {"a_cap_that_is_not_said", "gemma2",
+     R"("num_key_value_heads": 1, "head_dim": 4, "query_pre_attn_scalar": 4, "sliding_window": 5,
+        "attn_logit_softcapping": null)",
+     "c: final_logit_softcapping, expected a number or null, got none"},
     {"another_activation", "llama", R"("hidden_act": "gelu")",
      "c: hidden_act, expected \"silu\", got \"gelu\""},
     {"another_head", "llama", R"("architectures": ["LlamaForSequenceClassification"])",

@@ -27,8 +27,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Any file that a manifest lists may be as large as the largest weights and their header.
-constexpr std::int64_t kListedBytesMax = kBytesMax + 2 * kHeaderBytesMax;
+// Any file that a manifest lists may be as large as the largest weights.
+constexpr std::int64_t kListedBytesMax = kSafetensorsBytesMax;
 
 // The widest weights that are read, and a vocabulary.
 constexpr std::int64_t kGgufBytesMax = 2 * kBytesMax + (std::int64_t{1} << 30);
@@ -112,7 +112,10 @@ bool is_bundled_name(std::string_view name) {
 }  // namespace
 
 ModelData load_model_path(const fs::path& path) {
-  if (path.extension() != ".gguf" || fs::is_directory(path)) return load_model_folder(path);
+  std::error_code unknown;  // what cannot be looked at is told when it is opened
+  if (path.extension() != ".gguf" || fs::is_directory(path, unknown)) {
+    return load_model_folder(path);
+  }
   const MappedFile file(path, kGgufBytesMax);
   GgufModel model = gguf_model(parse_gguf(file.bytes(), file.where()));
   ModelData data;

@@ -118,7 +118,13 @@ Config read_shape(const Fields& fields, std::string_view type) {
 
 std::optional<PublishedConfig> read_published_config(const fs::path& path) {
   std::error_code unknown;
-  const fs::path file = fs::is_directory(path, unknown) ? path / "config.json" : path;
+  const bool folder = fs::is_directory(path, unknown);
+  const fs::path file = folder ? path / "config.json" : path;
+  if (!folder && path.extension() != ".json") return std::nullopt;
+  // A folder with weights is a model, and read as one.
+  for (const char* weights : {"model.safetensors", "model.safetensors.index.json"}) {
+    if (folder && fs::exists(path / weights, unknown)) return std::nullopt;
+  }
   if (!fs::is_regular_file(file, unknown)) return std::nullopt;
   const std::string where = path_text(file);
   const Json object = parse_json(read_text(file), where);

@@ -180,8 +180,10 @@ void check_names(std::span<const StoredTensor> entries, const std::vector<Tensor
 // The tensors must lie side by side from the first byte of the data to the last: bytes that two of
 // them share, or none, hide something.
 void check_coverage(std::vector<Entry> entries, std::int64_t data_bytes, std::string_view where) {
-  std::sort(entries.begin(), entries.end(),
-            [](const Entry& a, const Entry& b) { return a.begin < b.begin; });
+  // A tensor without numbers stands before the one that begins where it does.
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
   std::int64_t covered = 0;
   for (const Entry& entry : entries) {
     if (entry.begin != covered) {

@@ -161,6 +161,8 @@ void each_longest(const OperationSpace& space, int depth, std::size_t first, std
   });
 }
 
+namespace {
+
 struct Lengths {
   int shortest = 1;
   int longest = std::numeric_limits<int>::max();
@@ -195,6 +197,8 @@ std::vector<Unit> cut_operations(const Assignment& assignment, std::size_t toget
   units.back().last = true;
   return units;
 }
+
+}  // namespace
 
 std::vector<Unit> cut(const Assignment& assignment, OperationChoice::Kind operations) {
   if (assignment.space) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The work of a run: assignments (a probe over a source of prefixes on a model), cut into units
-// (the prefixes that begin with one token) that can run side by side.
+// (the prefixes that begin with one token, of long sequences those of some lengths) that can run
+// side by side.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +39,8 @@ struct Assignment {
 [[nodiscard]] std::vector<std::unique_ptr<Assignment>> plan_assignments(
     const SuiteOptions& options, const std::vector<ModelRun>& models);
 
-// An assignment with at most so many prefixes, a case each, is one unit: it takes a few
-// milliseconds, and a walk that is cut computes its first levels once for every part.
+// An assignment with at most so many prefixes, a case each and none of kCutLength, is one unit: it
+// takes a few milliseconds, and a walk that is cut computes its first levels once for every part.
 inline constexpr std::int64_t kUnitPrefixes = 8192;
 
 // Failures of earlier runs that make one row of the summary: one model, scalar, arithmetic and

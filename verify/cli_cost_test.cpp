@@ -44,6 +44,23 @@ TEST(CliCost, chapter8_is_counted_and_equals_the_formulas) {
   EXPECT_THAT(result.out, Not(HasSubstr("time of a step")));
 }
 
+TEST(CliCost, of_models_with_weights_is_counted_whatever_wrote_them) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  for (const char* model : {"mistral", "qwen3", "gemma2", "qwen2/model.gguf"}) {
+    const CommandResult result =
+        kvcheck.run(std::string("cost ") + KVCHECK_FIXTURES_DIR + "/hf/" + model);
+    EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
+    EXPECT_THAT(result.out, HasSubstr("by kind and layer: equal to the formulas\n")) << model;
+  }
+}
+
+TEST(CliCost, of_a_name_that_no_file_can_have_is_told) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const CommandResult result = kvcheck.run("cost " + std::string(300, 'a') + ".gguf");
+  EXPECT_EQ(result.exit_code, kExitUsage) << everything(result);
+  EXPECT_THAT(result.err, HasSubstr("aaa.gguf: "));
+}
+
 TEST(CliCost, past_the_context_it_is_on_paper) {
   const TestCommand kvcheck(KVCHECK_BINARY);
   const CommandResult result =

@@ -247,7 +247,12 @@ class Runner {
     tell(CaseRecord{.subject = subject, .result = judged});
     if (++reruns > kRerunsMax || judged.mark == Mark::widened) return;
     const Replayed again = run_case(subject, assignment.run->model, factory_);
-    if (again.result.verdict != Verdict::diverge) judged.mark = Mark::flaky;
+    if (again.result.verdict == Verdict::diverge) return;
+    if (assignment.oracle == OracleChoice::full) {
+      judged.note = "differs from the forward of its whole sequence, and not from one of its own";
+    } else {
+      judged.mark = Mark::flaky;
+    }
   }
 
   void record_crash(UnitResult& result, const ProbeFailure& failure) {

@@ -437,10 +437,13 @@ TEST(Suite, long_sequences_are_cut_and_every_prefix_compared_once) {
 
 TEST(Suite, faults_in_long_sequences_are_seen_by_either_oracle) {
   for (const OracleChoice oracle : {OracleChoice::per_prefix, OracleChoice::full}) {
+    int checks = 0;
     for (const CheckSummary& summary : summaries_of(oracle, factory_of("positions-plus-one"))) {
       if (summary.check == "causality") continue;
       EXPECT_EQ(summary.verdict, Verdict::diverge) << summary.check;
+      ++checks;
     }
+    EXPECT_EQ(checks, 4) << "prefixes in both arithmetics, exact, noise";
   }
 }
 

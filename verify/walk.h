@@ -47,7 +47,7 @@ inline constexpr std::int64_t kBranchLogitsMax = std::int64_t{1} << 23;
 struct Scope {
   std::vector<int> path;   // prefixes that begin so; empty: all
   bool path_only = false;  // of them only `path` itself
-  // Of these lengths. Of shorter prefixes nothing is computed but cached steps.
+  // Of these lengths. Of shorter prefixes of given sequences nothing is computed but cached steps.
   int shortest = 1;
   int longest = std::numeric_limits<int>::max();
 
