@@ -10,12 +10,14 @@
 //   3. top-k K: the K largest logits stay, of equal ones the lowest ids
 //   4. temperature T: weight = e^((l - largest l) * (1 / T)); below e^-708 it is 0
 //   5. top-p P: by falling weight, of equal ones the lowest ids first, the fewest tokens stay
-//      whose weights come to at least P of all weights
+//      whose weights come to at least P times the sum of all (that of stage 7). What they come to
+//      is added without rounding, of weights as multiples of 2^-57, so that no order matters
 //   6. min-p M: tokens stay whose weight is at least M of the largest weight
 //   7. the draw: u in [0, 1) is a function of (seed, step) alone; the token is the first one, in
 //      the order of ids, at which the running sum of the weights that stayed exceeds u times their
-//      sum. A sum is one of blocks of kSumBlock ids, each of eight interleaved partial sums; inside
-//      the block in which it falls, weights are added one by one.
+//      sum. A sum is one of blocks of kSumBlock tokens of those that top-k left, each of eight
+//      interleaved partial sums, and what does not stay is 0 in it; inside the block in which it
+//      falls, weights are added one by one.
 //
 // e^x is row arithmetic's own (engine/row_ops_impl.h), not std::exp, whose last bit differs between
 // libraries: a weight that differs there moves the edges between tokens by about 1e-16, so that one
@@ -97,6 +99,7 @@ struct PolicyScratch {
   std::vector<double> values;
   std::vector<double> weights;  // [ids], or [vocabulary]
   std::vector<double> sums;     // of the blocks of weights
+  std::vector<double> partial;  // of which each of those is made
   std::vector<double> bins;
 };
 

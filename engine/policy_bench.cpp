@@ -46,10 +46,14 @@ BENCHMARK_CAPTURE(draws, greedy, "greedy", kPeaked);
 BENCHMARK_CAPTURE(draws, temperature, "temperature:1", kPeaked);
 BENCHMARK_CAPTURE(draws, top_k_40, "top-k:40", kPeaked);
 BENCHMARK_CAPTURE(draws, top_k_5000, "top-k:5000", kPeaked);
+BENCHMARK_CAPTURE(draws, top_k_half, "top-k:25000", kPeaked);
 BENCHMARK_CAPTURE(draws, top_p, "top-p:0.95", kPeaked);
 BENCHMARK_CAPTURE(draws, top_p_flat, "top-p:0.95", kFlat);
+BENCHMARK_CAPTURE(draws, top_p_half, "top-p:0.5", kFlat);
 BENCHMARK_CAPTURE(draws, min_p, "min-p:0.05", kPeaked);
 BENCHMARK_CAPTURE(draws, top_k_top_p, "temperature:0.8,top-k:40,top-p:0.95", kPeaked);
+BENCHMARK_CAPTURE(draws, top_k_5000_top_p, "top-k:5000,top-p:0.95", kFlat);
+BENCHMARK_CAPTURE(draws, top_p_min_p_penalty, "top-p:0.95,min-p:0.001,penalty:1.1", kFlat);
 BENCHMARK_CAPTURE(draws, all, "temperature:0.8,top-k:40,top-p:0.95,min-p:0.05,penalty:1.1",
                   kPeaked);
 

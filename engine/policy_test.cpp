@@ -231,9 +231,22 @@ Drawn draw_case(Draw& draw, int vocabulary) {
   return drawn;
 }
 
+// The first one at which the running sum exceeds u times the sum, one by one.
+int drawn_of(const std::vector<Weighed>& kept, double u) {
+  double total = 0;
+  for (const Weighed& one : kept) total += one.weight;
+  double sum = 0;
+  for (const Weighed& one : kept) {
+    sum += one.weight;
+    if (sum > u * total) return one.id;
+  }
+  return kept.back().id;
+}
+
 // How many of the cases kept something, but not everything.
 int compare_with_reference(int cases, int vocabulary_max, std::uint64_t seed) {
   int narrowed = 0;
+  PolicyScratch scratch;
   Draw draw{seed, stream_of("policy test")};
   for (int i = 0; i < cases; ++i) {
     const Drawn drawn = draw_case(draw, 1 + draw.next_below(vocabulary_max));
@@ -248,6 +261,10 @@ int compare_with_reference(int cases, int vocabulary_max, std::uint64_t seed) {
       EXPECT_EQ(found[c].logit, expected[c].logit) << where;
       EXPECT_NEAR(found[c].probability, expected[c].weight / total, 1e-13) << where;
     }
+    const DrawPlace place{seed, static_cast<std::uint64_t>(i)};
+    EXPECT_EQ(choose(drawn.policy, drawn.logits, drawn.seen, place, scratch).token,
+              drawn_of(expected, uniform_of(place)))
+        << where;
     if (found.size() < drawn.logits.size() && found.size() > 1) ++narrowed;
     if (testing::Test::HasFailure()) break;
   }
@@ -258,6 +275,67 @@ TEST(Policy, keeps_what_the_stages_say_word_by_word) {
   EXPECT_GT(compare_with_reference(3000, 12, 1), 500);
   EXPECT_GT(compare_with_reference(1000, 300, 2), 500);
   EXPECT_GT(compare_with_reference(100, 9000, 3), 50);
+  EXPECT_GT(compare_with_reference(20, 60'000, 4), 10);
+}
+
+std::vector<int> kept_ids(std::string_view policy, const std::vector<double>& logits) {
+  std::vector<int> ids;
+  for (const Candidate& one : candidates(policy_of(policy), logits, {})) ids.push_back(one.token);
+  return ids;
+}
+
+std::vector<int> reference_ids(std::string_view policy, const std::vector<double>& logits) {
+  std::vector<int> ids;
+  for (const Weighed& one : reference(policy_of(policy), logits, {})) ids.push_back(one.id);
+  return ids;
+}
+
+TEST(Policy, keeps_exactly_as_many_of_equal_ones_as_there_must_be) {
+  for (const int size : {10, 100, 1'000, 10'000}) {
+    const std::vector<double> equal(static_cast<std::size_t>(size), 1.5);
+    for (const char* policy : {"top-p:0.5", "top-p:0.3", "top-p:0.1"}) {
+      const std::vector<int> kept = kept_ids(policy, equal);
+      EXPECT_EQ(kept.size(), static_cast<std::size_t>(std::ceil(*policy_of(policy).top_p * size)));
+      EXPECT_EQ(kept.back(), static_cast<int>(kept.size()) - 1) << policy << " of " << size;
+    }
+    EXPECT_EQ(kept_ids("top-k:7", equal), (std::vector<int>{0, 1, 2, 3, 4, 5, 6}));
+  }
+  std::vector<double> two(13'000, 0);
+  for (std::size_t i = 0; i < two.size(); i += 3) two[i] = 1;
+  EXPECT_EQ(kept_ids("top-p:0.8", two), reference_ids("top-p:0.8", two));
+  EXPECT_EQ(kept_ids("top-k:6000", two), reference_ids("top-k:6000", two));
+}
+
+// Each of the others weighs less than 2^-30 of the largest.
+TEST(Policy, counts_what_hardly_weighs_anything) {
+  std::vector<double> logits(70'000, -21);
+  logits[40'000] = 0;
+  const std::vector<int> kept = kept_ids("top-p:0.99998", logits);
+  EXPECT_EQ(kept, reference_ids("top-p:0.99998", logits));
+  EXPECT_GT(kept.size(), 30'000U);
+  EXPECT_LT(kept.size(), 60'000U);
+}
+
+// Rows that are made so that whoever looks at every 32nd value is misled.
+TEST(Policy, does_not_depend_on_where_in_the_row_a_logit_stands) {
+  for (const double shift : {-3.0, -1.0, 1.0, 3.0}) {
+    Draw draw{5, stream_of("policy test")};
+    std::vector<double> logits(20'000);
+    for (double& logit : logits) logit = draw.next_normal();
+    for (std::size_t i = 0; i < logits.size(); i += 32) logits[i] += shift;
+    for (const char* policy :
+         {"top-p:0.95", "top-p:0.5", "top-p:0.999", "top-k:400", "top-k:5000", "top-k:19000"}) {
+      EXPECT_EQ(kept_ids(policy, logits), reference_ids(policy, logits)) << policy << " " << shift;
+    }
+  }
+}
+
+TEST(Policy, keeps_the_largest_of_a_row_most_of_which_is_impossible) {
+  std::vector<double> logits(20'000, -kInfinity);
+  for (std::size_t i = 0; i < logits.size(); i += 50) logits[i] = static_cast<double>(i % 7);
+  EXPECT_EQ(kept_ids("top-k:5000", logits).size(), 400U);
+  EXPECT_EQ(kept_ids("top-k:399", logits), reference_ids("top-k:399", logits));
+  EXPECT_EQ(kept_ids("top-p:0.9", logits), reference_ids("top-p:0.9", logits));
 }
 
 // ---- Draws
