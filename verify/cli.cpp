@@ -23,12 +23,13 @@
 #include "engine/generate.h"
 #include "verify/alarms.h"
 #include "verify/progress.h"
+#include "verify/quiz.h"
 
 namespace kvcheck {
 namespace {
 
-constexpr std::array<std::string_view, 8> kCommands{"verify", "faults",  "generate", "audit",
-                                                    "cost",   "inspect", "repro",    "report"};
+constexpr std::array<std::string_view, 9> kCommands{
+    "verify", "faults", "generate", "audit", "cost", "inspect", "repro", "report", "quiz"};
 
 struct Arguments {
   VerifyArguments verify;
@@ -39,6 +40,7 @@ struct Arguments {
   InspectArguments inspect;
   ReproArguments repro;
   ReportArguments report;
+  QuizArguments quiz;
 };
 
 template <typename Number>
@@ -237,6 +239,18 @@ void define_inspect(CLI::App& app, InspectArguments& to) {
   inspect.add_option("--scalar", to.scalar, "f32 (default) or f64");
 }
 
+void define_quiz(CLI::App& app, QuizArguments& to, std::optional<std::uint64_t>& seed) {
+  CLI::App& quiz = *app.add_subcommand(
+      "quiz",
+      "questions on shapes, positions, memory, work, policies and faults; answers are read "
+      "from stdin, one a line");
+  add_number<std::uint64_t>(quiz, "--seed", seed, {}, "a whole number from 0 to 2^64 - 1",
+                            "of the questions (default: 1)");
+  add_number<int>(quiz, "--count", to.count, {1, kQuizMax}, "a whole number from 1 to 10000",
+                  "questions (default: 10)");
+  quiz.add_flag("--answers", to.answers, "print the questions with their answers");
+}
+
 void define(CLI::App& app, Arguments& to, std::optional<std::uint64_t>& seed) {
   app.set_version_flag("--version", std::string("kvcheck ") + KVCHECK_VERSION);
   app.require_subcommand(1);
@@ -258,6 +272,7 @@ void define(CLI::App& app, Arguments& to, std::optional<std::uint64_t>& seed) {
                  "instead: which known faults look like this engine from outside, weights unknown");
   CLI::App& report = *app.add_subcommand("report", "the worst cases of a run");
   report.add_option("RUN", to.report.run, "folder of the run")->required();
+  define_quiz(app, to.quiz, seed);
 }
 
 // CLI11 would only say that an argument was not expected.
@@ -281,6 +296,7 @@ int run(const CLI::App& app, const Arguments& arguments, const std::vector<std::
   if (command == "cost") return run_cost(arguments.cost);
   if (command == "inspect") return run_inspect(arguments.inspect);
   if (command == "repro") return run_repro(arguments.repro);
+  if (command == "quiz") return run_quiz(arguments.quiz);
   return run_report(arguments.report);
 }
 
@@ -343,7 +359,7 @@ int parse_and_run(const std::vector<std::string>& words) {
   } catch (const CLI::ParseError& error) {
     throw usage_error(error, app, words[0]);
   }
-  arguments.verify.seed = arguments.faults.seed = arguments.generate.seed =
+  arguments.verify.seed = arguments.faults.seed = arguments.generate.seed = arguments.quiz.seed =
       seed.value_or(arguments.verify.seed);
   return run(app, arguments, words);
 }

@@ -116,6 +116,12 @@ struct GenerateArguments {
   std::string csv;  // file
 };
 
+struct QuizArguments {
+  std::uint64_t seed = 1;
+  std::optional<int> count;
+  bool answers = false;  // print them instead of asking
+};
+
 struct ReportArguments {
   std::string run;  // folder
 };
@@ -130,6 +136,7 @@ struct ReportArguments {
 [[nodiscard]] int run_repro(const ReproArguments& arguments);
 [[nodiscard]] int run_audit(const AuditArguments& arguments);
 [[nodiscard]] int run_generate(const GenerateArguments& arguments);
+[[nodiscard]] int run_quiz(const QuizArguments& arguments);
 [[nodiscard]] int run_report(const ReportArguments& arguments);
 
 // Parses and runs; never throws. Complaints go to stderr as "kvcheck: <where>: <what>, expected

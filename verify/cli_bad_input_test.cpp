@@ -45,7 +45,7 @@ void expect_verify_refusals(std::vector<Refusal> refusals) {
 
 TEST(CliBadInput, names_the_commands_that_there_are) {
   const std::string known =
-      "expected one of verify, faults, generate, audit, cost, inspect, repro, report, got ";
+      "expected one of verify, faults, generate, audit, cost, inspect, repro, report, quiz, got ";
   std::vector<Refusal> refusals{{"", "command: missing, " + known + "nothing; see kvcheck --help"}};
   for (const std::string word : {"nope", "Verify", "Generate", "costs", "engine", "compare"}) {
     refusals.emplace_back(word, word + ": unknown command, " + known + word);
