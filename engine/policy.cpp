@@ -218,8 +218,8 @@ Ranked cut_at(std::vector<Ranked>& values, ExactSum sum, double target, Measure 
   return values.back();
 }
 
-constexpr auto as_weight = [](double value) { return value; };
-constexpr auto as_one = [](double) { return 1.0; };
+constexpr auto kAsWeight = [](double value) { return value; };
+constexpr auto kAsOne = [](double) { return 1.0; };
 
 // ---- Top-k
 
@@ -325,7 +325,7 @@ Ranked cut_of_rank(std::span<const double> logits, int k, PolicyScratch& scratch
   int above = rank_within(logits, range, scratch);
   const auto within = [&] { return static_cast<std::size_t>(k - above) <= scratch.ranked.size(); };
   if (above >= k || !within()) above = rank_within(logits, {}, scratch);
-  return cut_at(scratch.ranked, {static_cast<double>(above), 0}, k, as_one, scratch.bins);
+  return cut_at(scratch.ranked, {static_cast<double>(above), 0}, k, kAsOne, scratch.bins);
 }
 
 // The ids of the k largest logits, rising, and their logits.
@@ -461,7 +461,7 @@ Range guess_cut(std::span<const double> weights, double least, double rest,
   const double below = sample_of(weights, least, scratch.ranked);
   if (scratch.ranked.size() <= kFew) return all;
   const Bins bins = bins_of(scratch.ranked);
-  fill_bins(scratch.ranked, bins, as_weight, scratch.bins);
+  fill_bins(scratch.ranked, bins, kAsWeight, scratch.bins);
   const double share = rest / kSampleStride;
   // From the smallest weights on, the first bin with which the sum comes to `sum`; -1: none.
   const auto bin_at = [&](double sum) {
@@ -496,7 +496,7 @@ Ranked cut_of_share(double share, double total, PolicyScratch& scratch) {
     above = {};
     collect(weights, {std::numeric_limits<double>::min(), kInfinity}, scratch);
   }
-  return cut_at(scratch.ranked, above, target, as_weight, scratch.bins);
+  return cut_at(scratch.ranked, above, target, kAsWeight, scratch.bins);
 }
 
 // Weights stay that are larger than the cut's, or as large and not of a higher index; the others
@@ -575,8 +575,8 @@ int id_at(const PolicyScratch& scratch, std::size_t index) {
 }  // namespace
 
 double uniform_of(DrawPlace place) {
-  static const std::uint64_t stream = stream_of("decoding");
-  return Draw{place.seed, stream, place.step}.next_uniform();
+  static const std::uint64_t kStream = stream_of("decoding");
+  return Draw{place.seed, kStream, place.step}.next_uniform();
 }
 
 Chosen choose(const DecodingPolicy& policy, std::span<const double> logits,

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "engine/test_support.h"
+#include "verify/generation.h"
 #include "verify/test_faults.h"
 
 namespace kvcheck {
@@ -60,6 +61,15 @@ TEST(Checks, contract_and_golden_are_not_about_rounded_rows) {
             "all-prefixes noise causality schedules accounting generation ");
   EXPECT_EQ(default_policy(model, Arithmetic::matrix, true), Policy{NoiseLimit{}});
   EXPECT_EQ(default_policy(model, Arithmetic::row, true), Policy{Exact{}});
+}
+
+TEST(Checks, of_generation_feed_a_prompt_whole_and_are_judged_as_the_rest) {
+  const Check& check = find_check("generation", "x");
+  EXPECT_EQ(probe_of(check), &probe_generation);
+  EXPECT_TRUE(feeds_by(check, single_schedule(3)));
+  EXPECT_FALSE(feeds_by(check, decode_schedule(3)));
+  EXPECT_EQ(check.own_policy(small_model()), std::nullopt);
+  EXPECT_EQ(check.scalar, std::nullopt);
 }
 
 TEST(Checks, that_judge_again_have_the_policy_of_their_name) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // kvcheck generate as a user runs it: what is printed, what the exit code says, what is refused.
+#include "verify/cli_generate.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -103,6 +105,26 @@ TEST(CliGenerate, of_a_faulty_cache_diverges_and_says_at_which_step) {
           HasSubstr("verdict: diverge")));
 }
 
+TEST(CliGenerate, of_a_faulty_cache_alone_still_fails_by_its_accounts) {
+  const Words alone{"--tokens", "0,2", "--cache", "on", "--fault", "pos-decode-reset:onset1"};
+  const CommandResult result = generate(alone);
+  EXPECT_EQ(result.exit_code, kExitDiverge) << everything(result);
+  EXPECT_THAT(result.out, HasSubstr("different  invariant next-position-is-length violated at step "
+                                    "2: next position = rows in the cache, expected 3, got "));
+}
+
+TEST(CliGenerate, says_that_a_fault_had_nothing_to_change) {
+  const std::string line = "the fault changed nothing in this run\n";
+  const Words words{"--tokens", "0,2", "--fault", "pos-decode-reset:onset1", "--steps"};
+  const auto with = [&](const char* steps) {
+    Words all = words;
+    all.emplace_back(steps);
+    return generate(all).out;
+  };
+  EXPECT_THAT(with("1"), HasSubstr(line));
+  EXPECT_THAT(with("2"), Not(HasSubstr(line)));
+}
+
 // The tokens may be the same where the logits are not.
 TEST(CliGenerate, judges_logits_besides_tokens) {
   const CommandResult result = generate(
@@ -168,6 +190,33 @@ TEST(CliGenerate, of_a_batch_with_a_fault_names_the_request) {
               HasSubstr("\nrequest 1: with a cache: invariant next-position-is-length violated"));
 }
 
+// The first of the two has no step of which the fault could change anything.
+TEST(CliGenerate, of_a_batch_is_as_bad_as_its_worst_request) {
+  const CommandResult result =
+      generate({"--tokens", "0,2,4,6", "--tokens", "0,2", "--fault", "pos-decode-reset:onset1"});
+  EXPECT_EQ(result.exit_code, kExitDiverge) << everything(result);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("verdict: diverge"), HasSubstr("\nrequest 2: "),
+                                Not(HasSubstr("\nrequest 1: "))));
+}
+
+GenerationShown tied() {
+  Generation run{.tokens = {0, 2, 4}, .prompt = 2, .steps = {{.token = 4}}};
+  GenerationShown shown{.request = {.prompt = {0, 2}}, .uncached = run, .cached = run, .first = 0};
+  shown.decision = Decision{.tie = true, .margin = 1e-7, .change = 2e-7, .by = "gap of logits"};
+  return shown;
+}
+
+TEST(CliGenerate, calls_a_tie_by_its_name) {
+  ModelData model;
+  GenerationShown other = tied();
+  other.first = {};
+  other.decision = {};
+  const std::string batch = batch_table({tied(), other}, model);
+  EXPECT_THAT(batch, AllOf(HasSubstr("a tie\n"), HasSubstr("the same\n")));
+  EXPECT_THAT(outcome_text(tied(), model),
+              HasSubstr("a tie      at step 1: gap of logits 1e-07, which differs by 2e-07\n"));
+}
+
 // ---- Files
 
 TEST(CliGenerate, writes_a_row_for_each_step_of_each_run) {
@@ -182,6 +231,28 @@ TEST(CliGenerate, writes_a_row_for_each_step_of_each_run) {
             "cached 0 2:4 \ncached 4:6 \ncached 6:1 eos\n");
   EXPECT_EQ(complaint(kvcheck.run("generate --tokens 0,2 --csv steps.csv")),
             "--csv: output, expected a new file, got steps.csv");
+}
+
+// Of each request the tokens of its cached run.
+std::vector<std::vector<std::int64_t>> drawn(const std::string& requests, const char* seed) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const CommandResult result = kvcheck.run(
+      "generate gen:plain:2 --policy temperature:3 --csv steps.csv" + requests + " --seed " + seed);
+  EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
+  std::vector<std::vector<std::int64_t>> tokens;
+  read_generations(kvcheck / "steps.csv", [&](const GenerationRow& row) {
+    tokens.resize(static_cast<std::size_t>(row.request));
+    if (row.run == "cached") tokens.back().push_back(row.token);
+  });
+  return tokens;
+}
+
+TEST(CliGenerate, gives_each_request_of_a_batch_a_seed_and_rows_of_its_own) {
+  const auto both = drawn(" --tokens 1 --tokens 1", "5");
+  ASSERT_EQ(both.size(), 2U);
+  EXPECT_NE(both[0], both[1]);
+  EXPECT_EQ(both[0], drawn(" --tokens 1", "5")[0]);
+  EXPECT_EQ(both[1], drawn(" --tokens 1", "6")[0]);
 }
 
 // ---- What is refused

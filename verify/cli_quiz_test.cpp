@@ -42,6 +42,12 @@ TEST(CliQuiz, says_what_would_have_been_right_and_why) {
                             ")\n1 of 1 answered, 0 right\n");
 }
 
+TEST(CliQuiz, is_not_passed_by_some_that_are_right) {
+  const CommandResult result = quiz_with(answers_of(4, 1) + "nonsense\\n", "--seed 4 --count 2");
+  EXPECT_EQ(result.exit_code, kExitDiverge) << everything(result);
+  EXPECT_EQ(last_line(result.out), "2 of 2 answered, 1 right");
+}
+
 TEST(CliQuiz, ends_with_its_input_and_counts_what_was_answered) {
   const CommandResult some = quiz_with(answers_of(4, 2), "--seed 4");
   EXPECT_EQ(some.exit_code, kExitAgree) << everything(some);

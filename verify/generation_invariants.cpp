@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
+#include <type_traits>
 
 namespace kvcheck {
 namespace {
@@ -18,97 +20,137 @@ const GenerationStep& step_at(const Account& account, std::size_t i) {
 }
 int prompt_of(const Account& account) { return static_cast<int>(account.request.prompt.size()); }
 
+// ---- What is said of a wrong number
+
+std::string shown(int value) { return fmt::format("{}", value); }
+std::string shown(const std::optional<int>& value) { return value ? shown(*value) : "none"; }
+std::string shown(Stop stop) { return std::string(name(stop)); }
+std::string shown(bool value) { return value ? "yes" : "no"; }
+
+std::string wrong(const std::string& expected, const std::string& got) {
+  return fmt::format("expected {}, got {}", expected, got);
+}
+
+// Nothing if the two are the same.
+template <typename T>
+std::string same(const T& expected, const std::type_identity_t<T>& got) {
+  return expected == got ? "" : wrong(shown(expected), shown(got));
+}
+
 // ---- Of each step
 
-bool numbered(const Account& account, std::size_t i) {
-  return step_at(account, i).step == account.request.join + static_cast<int>(i);
+std::string numbered(const Account& account, std::size_t i) {
+  return same(account.request.join + static_cast<int>(i), step_at(account, i).step);
 }
 
-bool fed(const Account& account, std::size_t i) {
-  const GenerationStep& step = step_at(account, i);
-  if (!account.cached) return step.fed == prompt_of(account) + static_cast<int>(i);
-  return step.fed == (i == 0 ? prompt_of(account) : 1);
+std::string fed(const Account& account, std::size_t i) {
+  const bool all = !account.cached || i == 0;
+  const int before = account.cached ? 0 : static_cast<int>(i);
+  return same(all ? prompt_of(account) + before : 1, step_at(account, i).fed);
 }
 
-bool consumed(const Account& account, std::size_t i) {
-  const GenerationStep& step = step_at(account, i);
+std::string consumed(const Account& account, std::size_t i) {
   const int before = i == 0 || !account.cached ? 0 : step_at(account, i - 1).consumed;
-  return step.consumed == before + step.fed;
+  return same(before + step_at(account, i).fed, step_at(account, i).consumed);
 }
 
-bool length(const Account& account, std::size_t i) {
+std::string length(const Account& account, std::size_t i) {
   const GenerationStep& step = step_at(account, i);
-  return account.cached ? step.cache_length == step.consumed : !step.cache_length;
+  return same(account.cached ? std::optional(step.consumed) : std::nullopt, step.cache_length);
 }
 
-bool next_position(const Account& account, std::size_t i) {
+std::string next_position(const Account& account, std::size_t i) {
   const GenerationStep& step = step_at(account, i);
-  return account.cached ? step.next_position == step.cache_length : !step.next_position;
+  return same(account.cached ? step.cache_length : std::nullopt, step.next_position);
 }
 
-bool position(const Account& account, std::size_t i) {
-  return step_at(account, i).position == step_at(account, i).consumed - 1;
+std::string position(const Account& account, std::size_t i) {
+  return same(step_at(account, i).consumed - 1, step_at(account, i).position);
 }
 
-bool returned(const Account& account, std::size_t i) {
+std::string returned(const Account& account, std::size_t i) {
   const GenerationStep& step = step_at(account, i);
-  return step.returned == step.consumed - prompt_of(account) + 1;
+  return same(step.consumed - prompt_of(account) + 1, step.returned);
 }
 
-bool remaining(const Account& account, std::size_t i) {
+std::string remaining(const Account& account, std::size_t i) {
   const GenerationStep& step = step_at(account, i);
-  return step.remaining >= 0 && step.remaining == account.context - step.consumed;
+  if (step.remaining < 0) return wrong("at least 0", shown(step.remaining));
+  return same(account.context - step.consumed, step.remaining);
 }
 
-bool listed(const Account& account, std::size_t i) {
+std::string listed(const Account& account, std::size_t i) {
   const auto tokens = account.generation.returned();
-  return i < tokens.size() && step_at(account, i).token == tokens[i];
+  return same(i < tokens.size() ? std::optional(tokens[i]) : std::nullopt,
+              step_at(account, i).token);
 }
 
-bool in_vocabulary(const Account& account, std::size_t i) {
+std::string in_vocabulary(const Account& account, std::size_t i) {
   const int token = step_at(account, i).token;
-  return token >= 0 && token < account.vocabulary;
+  if (token >= 0 && token < account.vocabulary) return "";
+  return wrong(fmt::format("0 to {}", account.vocabulary - 1), shown(token));
 }
 
-bool possible(const Account& account, std::size_t i) {
+std::string possible(const Account& account, std::size_t i) {
   const GenerationStep& step = step_at(account, i);
-  return std::isfinite(step.logit) && step.probability >= 0 && step.probability <= 1 &&
-         step.drawn_with > 0 && step.drawn_with <= 1;
+  if (!std::isfinite(step.logit)) return wrong("a finite logit", fmt::format("{}", step.logit));
+  if (!(step.probability >= 0 && step.probability <= 1)) {
+    return wrong("a probability from 0 to 1", fmt::format("{}", step.probability));
+  }
+  if (step.drawn_with > 0 && step.drawn_with <= 1) return "";
+  return wrong("a probability under the policy above 0 and at most 1",
+               fmt::format("{}", step.drawn_with));
 }
 
-bool goes_on(const Account& account, std::size_t i) {
+std::string goes_on(const Account& account, std::size_t i) {
   const GenerationStep& step = step_at(account, i);
   const bool last = i + 1 == account.generation.steps.size();
   const bool due = step.remaining == 0 || step.token == account.request.eos ||
                    step.returned >= account.request.steps;
-  return last == due;
+  if (last == due) return "";
+  return due ? wrong("the last step", "another one after it")
+             : wrong("another step", "the end of the generation");
 }
 
 // ---- Of the whole
 
-bool prompt_kept(const Account& account) {
+std::string prompt_kept(const Account& account) {
   const std::vector<int>& tokens = account.generation.tokens;
   const std::vector<int>& prompt = account.request.prompt;
-  return account.generation.prompt == prompt_of(account) && tokens.size() > prompt.size() &&
-         std::equal(prompt.begin(), prompt.end(), tokens.begin());
+  if (account.generation.prompt != prompt_of(account)) {
+    return wrong(fmt::format("a prompt of {}", prompt.size()), shown(account.generation.prompt));
+  }
+  if (tokens.size() <= prompt.size()) {
+    return wrong(fmt::format("more than {} tokens", prompt.size()),
+                 fmt::format("{}", tokens.size()));
+  }
+  const auto [asked, kept] = std::ranges::mismatch(prompt, tokens);
+  if (asked == prompt.end()) return "";
+  return wrong(fmt::format("{} at position {}", *asked, asked - prompt.begin()), shown(*kept));
 }
 
-bool one_unfed(const Account& account) {
+std::string one_unfed(const Account& account) {
   const std::vector<GenerationStep>& steps = account.generation.steps;
+  if (steps.empty()) return wrong("a step", "none");
   const int tokens = static_cast<int>(account.generation.tokens.size());
-  return !steps.empty() && tokens == steps.back().consumed + 1;
+  return same(tokens - 1, steps.back().consumed);
 }
 
-bool reason(const Account& account) {
-  if (account.generation.steps.empty()) return false;
+std::string reason(const Account& account) {
+  if (account.generation.steps.empty()) return wrong("a step", "none");
   const GenerationStep& last = account.generation.steps.back();
+  if (last.returned > account.request.steps) {
+    return wrong(fmt::format("at most {} returned", account.request.steps), shown(last.returned));
+  }
   const Stop expected = last.token == account.request.eos ? Stop::eos
                         : last.remaining == 0             ? Stop::context
                                                           : Stop::steps;
-  return account.generation.stop == expected && last.returned <= account.request.steps;
+  return same(expected, account.generation.stop);
 }
 
-bool undisturbed(const Account& account) { return account.generation.undisturbed; }
+std::string undisturbed(const Account& account) {
+  return same(true, account.generation.undisturbed);
+}
 
 constexpr std::array kInvariants{
     GenerationInvariant{"prompt-kept", "the tokens begin with the prompt, and some are returned",
@@ -153,14 +195,18 @@ std::span<const GenerationInvariant> generation_invariants() { return kInvariant
 
 std::string violated_invariant(const GenerationAccount& account) {
   for (const GenerationInvariant& invariant : kInvariants) {
+    const auto violated = [&](const std::string& place, const std::string& mismatch) {
+      return fmt::format("invariant {} violated{}: {}, {}", invariant.name, place, invariant.claim,
+                         mismatch);
+    };
     if (invariant.of_whole != nullptr) {
-      if (invariant.of_whole(account)) continue;
-      return fmt::format("invariant {} violated: {}", invariant.name, invariant.claim);
+      const std::string mismatch = invariant.of_whole(account);
+      if (!mismatch.empty()) return violated("", mismatch);
+      continue;
     }
     for (std::size_t i = 0; i < account.generation.steps.size(); ++i) {
-      if (invariant.of_step(account, i)) continue;
-      return fmt::format("invariant {} violated at step {}: {}", invariant.name, i + 1,
-                         invariant.claim);
+      const std::string mismatch = invariant.of_step(account, i);
+      if (!mismatch.empty()) return violated(fmt::format(" at step {}", i + 1), mismatch);
     }
   }
   return "";

@@ -24,14 +24,16 @@ struct GenerationAccount {
 struct GenerationInvariant {
   std::string_view name;
   std::string_view claim;
-  // One of the two: of each step by its index, or of the whole.
-  bool (*of_step)(const GenerationAccount&, std::size_t);
-  bool (*of_whole)(const GenerationAccount&);
+  // One of the two: of each step by its index, or of the whole. Empty if it holds, else
+  // "expected 3, got 2".
+  std::string (*of_step)(const GenerationAccount&, std::size_t);
+  std::string (*of_whole)(const GenerationAccount&);
 };
 
 [[nodiscard]] std::span<const GenerationInvariant> generation_invariants();
 
-// The first one that does not hold: "invariant NAME violated at step 2: CLAIM". Empty: all hold.
+// The first one that does not hold: "invariant NAME violated at step 2: CLAIM, expected 3, got 2".
+// Empty: all hold.
 [[nodiscard]] std::string violated_invariant(const GenerationAccount& account);
 
 }  // namespace kvcheck

@@ -146,7 +146,7 @@ TEST(Generation, whose_accounts_are_wrong_names_the_invariant) {
   Bench bench = bench_of(model, Arithmetic::row, hooked(hooks));
   EXPECT_EQ(try_generation(bench, kRequest).note,
             "with a cache: invariant next-position-is-length violated at step 1: next position = "
-            "rows in the cache");
+            "rows in the cache, expected 2, got 3");
 }
 
 // ---- What is drawn

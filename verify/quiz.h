@@ -18,6 +18,8 @@ struct Question {
   std::string text;    // one line
   std::string answer;  // a whole number, numbers separated by blanks, or a word
   std::string why;     // one line
+
+  bool operator==(const Question&) const = default;
 };
 
 struct QuizKind {
@@ -30,9 +32,7 @@ struct QuizItem {
   std::string_view kind;
   Question question;
 
-  bool operator==(const QuizItem& other) const {
-    return kind == other.kind && question.text == other.question.text;
-  }
+  bool operator==(const QuizItem&) const = default;
 };
 inline constexpr int kQuizMax = 10'000;
 // The first `count` questions of a seed; every kind comes once before one comes again.

@@ -85,6 +85,12 @@ TEST(Quiz, asks_the_same_of_the_same_seed) {
   for (std::size_t i = 0; i < shorter.size(); ++i) EXPECT_EQ(longer[i], shorter[i]);
 }
 
+TEST(Quiz, asks_other_things_of_another_seed) {
+  std::set<std::string> texts;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) texts.insert(quiz(seed, 1)[0].question.text);
+  EXPECT_GT(texts.size(), 2 * quiz_kinds().size());  // more than one of each kind
+}
+
 TEST(Quiz, asks_every_kind_before_one_comes_again) {
   const std::size_t kinds = quiz_kinds().size();
   EXPECT_GE(kinds, 12U);

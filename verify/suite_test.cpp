@@ -101,6 +101,9 @@ TEST(Suite, counts_every_case_prefix_and_logit) {
   // Every schedule of n tokens compares n rows of 3 logits.
   EXPECT_EQ(counts("schedules"), (Numbers{777, 120, 3 * (3 + 9 * 4 + 27 * 12 + 81 * 32)}));
   EXPECT_EQ(counts("accounting"), (Numbers{162, 81, 81 * 2 * 2 * 3})) << "half of four rows";
+  EXPECT_GT(counts("generation")[0], 10);
+  EXPECT_EQ(counts("generation")[0], counts("generation")[1]) << "a case is a prompt";
+  EXPECT_GE(counts("generation")[2], 3 * counts("generation")[0]) << "a row at least";
 }
 
 TEST(Suite, runs_only_the_checks_of_the_groups_that_are_asked_for) {
