@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 namespace kvcheck {
 namespace {
@@ -147,23 +148,48 @@ constexpr std::array kInvariants{
                         nullptr, undisturbed},
 };
 
+// Without a cache there is no length; alone there is nobody who could change anything.
+bool says_something(const GenerationInvariant& invariant, const Account& account) {
+  if (invariant.of_whole == undisturbed) return account.outlived;
+  return account.cached || (invariant.of_step != length && invariant.of_step != next_position);
+}
+
+// Of one invariant: the first violation, or empty.
+std::string violation(const GenerationInvariant& invariant, const Account& account) {
+  if (invariant.of_whole != nullptr) {
+    if (invariant.of_whole(account)) return "";
+    return fmt::format("invariant {} violated: {}", invariant.name, invariant.claim);
+  }
+  for (std::size_t i = 0; i < account.generation.steps.size(); ++i) {
+    if (invariant.of_step(account, i)) continue;
+    return fmt::format("invariant {} violated at step {}: {}", invariant.name, i + 1,
+                       invariant.claim);
+  }
+  return "";
+}
+
 }  // namespace
 
 std::span<const GenerationInvariant> generation_invariants() { return kInvariants; }
 
 std::string violated_invariant(const GenerationAccount& account) {
-  for (const GenerationInvariant& invariant : kInvariants) {
-    if (invariant.of_whole != nullptr) {
-      if (invariant.of_whole(account)) continue;
-      return fmt::format("invariant {} violated: {}", invariant.name, invariant.claim);
+  InvariantCounts counts;
+  return violated_invariant(account, counts);
+}
+
+std::string violated_invariant(const GenerationAccount& account, InvariantCounts& counts) {
+  std::string first;
+  const auto steps = static_cast<std::int64_t>(account.generation.steps.size());
+  for (std::size_t i = 0; i < kInvariants.size(); ++i) {
+    const GenerationInvariant& invariant = kInvariants[i];
+    std::string violated = violation(invariant, account);
+    if (!violated.empty() || says_something(invariant, account)) {
+      counts.add(index_of_generation(i), violated.empty(),
+                 invariant.of_whole != nullptr ? 1 : steps);
     }
-    for (std::size_t i = 0; i < account.generation.steps.size(); ++i) {
-      if (invariant.of_step(account, i)) continue;
-      return fmt::format("invariant {} violated at step {}: {}", invariant.name, i + 1,
-                         invariant.claim);
-    }
+    if (first.empty()) first = std::move(violated);
   }
-  return "";
+  return first;
 }
 
 }  // namespace kvcheck
