@@ -131,6 +131,11 @@ bool KvStore<T>::poisoned(int layer, int first, int count) const {
 }
 
 template <Scalar T>
+bool KvStore<T>::holds(int layer, int slot) const {
+  return !all_poison(key(layer, slot), stride_) && !all_poison(value(layer, slot), stride_);
+}
+
+template <Scalar T>
 void KvStore<T>::grow(const std::vector<int>& slots) {
   KvStore bigger(slots, row_, format_);
   for (int l = 0; l < layers(); ++l) bigger.copy(*this, l, 0, 0, this->slots(l));

@@ -43,6 +43,8 @@ class KvStore {
   void copy(const KvStore& from, int layer, int from_slot, int to_slot, int count);
   void poison(int layer, int first, int count);
   [[nodiscard]] bool poisoned(int layer, int first, int count) const;
+  // True if a key and a value were written there and not forgotten.
+  [[nodiscard]] bool holds(int layer, int slot) const;
   // More slots at the end of the layers; the rows keep their slots.
   void grow(const std::vector<int>& slots);
 

@@ -55,6 +55,11 @@ constexpr auto kComparedFields = std::to_array<Field<Counts>>({
     {"prefixes", &Counts::prefixes},
     {"logits", &Counts::logits},
 });
+constexpr auto kInvariantFields = std::to_array<Field<SummaryInvariant>>({
+    {"id", &SummaryInvariant::id},
+    {"checked", &SummaryInvariant::checked},
+    {"failed", &SummaryInvariant::failed},
+});
 constexpr auto kRunFields = std::to_array<Field<RunSummary>>({
     {"verdict", &RunSummary::verdict},
     {"interrupted", &RunSummary::interrupted},
@@ -160,6 +165,24 @@ void read_object(const Json& json, const JsonPlace& place,
   }
 }
 
+template <typename Struct, std::size_t N>
+void read_objects(const Json& run, const std::string& where, const char* key,
+                  const std::array<Field<Struct>, N>& fields, std::vector<Struct>& into) {
+  const Json& objects = required(run, {where, "summary"}, key);
+  if (!objects.is_array()) throw bad_value({where, key}, "an array", &objects);
+  for (std::size_t i = 0; i < objects.size(); ++i) {
+    read_object(objects[i], {where, fmt::format("{}[{}]", key, i)}, fields, into.emplace_back());
+  }
+}
+
+template <typename Struct, std::size_t N>
+OrderedJson objects_of(const std::vector<Struct>& from,
+                       const std::array<Field<Struct>, N>& fields) {
+  OrderedJson json = OrderedJson::array();
+  for (const Struct& one : from) json.push_back(object_of(one, fields));
+  return json;
+}
+
 }  // namespace
 
 SummaryCheck summary_check(const CheckSummary& summary) {
@@ -201,14 +224,19 @@ RunSummary run_summary(const RunResult& result) {
     run.checks.push_back(summary_check(summary));
     run.compared += summary.counts;
   }
+  const InvariantCounts& counts = run.compared.invariants;
+  for (std::size_t i = 0; i < invariants().size(); ++i) {
+    run.invariants.push_back(
+        {std::string(invariants()[i].id), counts.checked[i], counts.failed[i]});
+  }
   return run;
 }
 
 std::string summary_json(const RunSummary& summary) {
   OrderedJson json = object_of(summary, kRunFields);
   json["compared"] = object_of(summary.compared, kComparedFields);
-  OrderedJson& checks = json["checks"] = OrderedJson::array();
-  for (const SummaryCheck& check : summary.checks) checks.push_back(object_of(check, kCheckFields));
+  json["checks"] = objects_of(summary.checks, kCheckFields);
+  json["invariants"] = objects_of(summary.invariants, kInvariantFields);
   // A model's path need not be UTF-8; a lost byte there is better than a lost report.
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + '\n';
 }
@@ -220,12 +248,8 @@ RunSummary read_summary(const std::filesystem::path& path) {
   read_object(json, {where, "summary"}, kRunFields, summary);
   read_object(required(json, {where, "summary"}, "compared"), {where, "compared"}, kComparedFields,
               summary.compared);
-  const Json& checks = required(json, {where, "summary"}, "checks");
-  if (!checks.is_array()) throw bad_value({where, "checks"}, "an array", &checks);
-  for (std::size_t i = 0; i < checks.size(); ++i) {
-    const std::string what = fmt::format("checks[{}]", i);
-    read_object(checks[i], {where, what}, kCheckFields, summary.checks.emplace_back());
-  }
+  read_objects(json, where, "checks", kCheckFields, summary.checks);
+  read_objects(json, where, "invariants", kInvariantFields, summary.invariants);
   return summary;
 }
 

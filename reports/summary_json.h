@@ -38,11 +38,19 @@ struct SummaryCheck {
   double seconds = 0;
 };
 
+// How often an invariant was checked, over all checks.
+struct SummaryInvariant {
+  std::string id;
+  std::int64_t checked = 0;
+  std::int64_t failed = 0;
+};
+
 struct RunSummary {
   Verdict verdict = Verdict::gave_up;
   bool interrupted = false;
   Counts compared;  // sums over all checks: a prefix that two checks look at counts twice
   std::vector<SummaryCheck> checks;
+  std::vector<SummaryInvariant> invariants;  // all there are, in the order of the list
 };
 
 [[nodiscard]] SummaryCheck summary_check(const CheckSummary& summary);

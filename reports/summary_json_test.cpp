@@ -21,7 +21,9 @@ RunSummary two_checks() {
   RunResult result;
   result.verdict = Verdict::diverge;
   result.checks = {diverging_check(), agreeing_check()};
-  return run_summary(result);
+  RunSummary run = run_summary(result);
+  run.invariants = {{"length-is-consumed", 70, 0}, {"slots-distinct", 30, 1}};
+  return run;
 }
 
 constexpr const char* kTwoChecks = R"({
@@ -70,6 +72,18 @@ constexpr const char* kTwoChecks = R"({
       "verdict": "agree",
       "seconds": 0.016
     }
+  ],
+  "invariants": [
+    {
+      "id": "length-is-consumed",
+      "checked": 70,
+      "failed": 0
+    },
+    {
+      "id": "slots-distinct",
+      "checked": 30,
+      "failed": 1
+    }
   ]
 }
 )";
@@ -107,8 +121,22 @@ TEST(SummaryJson, a_run_without_checks_is_read_back_too) {
   EXPECT_EQ(text,
             "{\n  \"verdict\": \"gave-up\",\n  \"interrupted\": false,\n  \"compared\": {\n"
             "    \"cases\": 0,\n    \"prefixes\": 0,\n    \"logits\": 0\n  },\n"
-            "  \"checks\": []\n}\n");
+            "  \"checks\": [],\n  \"invariants\": []\n}\n");
   EXPECT_EQ(summary_json(read_text_as_summary(text)), text);
+}
+
+TEST(SummaryJson, adds_up_the_invariants_of_all_checks) {
+  RunResult result;
+  result.checks = {diverging_check(), agreeing_check()};
+  const std::size_t length = index_of(Invariant::length);
+  result.checks[0].counts.invariants.add(length, true, 3);
+  result.checks[1].counts.invariants.add(length, false, 4);
+  const RunSummary run = run_summary(result);
+  ASSERT_EQ(run.invariants.size(), invariants().size());
+  EXPECT_EQ(run.invariants[length].id, "length-is-consumed");
+  EXPECT_EQ(run.invariants[length].checked, 7);
+  EXPECT_EQ(run.invariants[length].failed, 1);
+  EXPECT_EQ(run.invariants[length + 1].checked, 0);
 }
 
 TEST(SummaryJson, names_the_kind_of_cache) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // The probe on what a sequence says it holds: rows, positions, bytes; and on what it does hold
 // after a roll back and after refusals: the rows fed from there on are the oracle's.
-#include <fmt/format.h>
+#include <algorithm>
+#include <numeric>
 
 #include "engine/error.h"
-#include "verify/facts.h"
-#include "verify/held_bytes.h"
+#include "verify/held_facts.h"
 #include "verify/probes.h"
 
 namespace kvcheck {
@@ -25,8 +25,9 @@ class Account {
 
   void feed(std::span<const int> tokens) {
     engine_.feed(sequence_, tokens, Rows::all, logits_);
-    rows_ += static_cast<int>(tokens.size());
-    facts_.expect("rows answered", "by a feed", static_cast<int>(tokens.size()), logits_.rows());
+    hold(rows_ + static_cast<int>(tokens.size()));
+    facts_.expect(Invariant::rows_answered, "by a feed", static_cast<int>(tokens.size()),
+                  logits_.rows());
     check("after a feed");
   }
 
@@ -47,7 +48,7 @@ class Account {
   void truncate(int length) {
     try {
       engine_.truncate(sequence_, length);
-      rows_ = length;
+      hold(length);
     } catch (const Error&) {
       if (bench_.cache.layout != CacheLayout::ring) throw;
     }
@@ -55,14 +56,19 @@ class Account {
   }
 
   void refuse(std::string_view what, std::span<const int> tokens) {
+    const std::uint64_t before = fingerprint();
     bool refused = false;
     try {
       engine_.feed(sequence_, tokens, Rows::all, logits_);
     } catch (const Error&) {
       refused = true;
     }
-    facts_.expect("refusals", what, 1, refused ? 1 : 0);
-    if (refused) check(what);
+    facts_.expect(Invariant::refused, what, 1, refused ? 1 : 0);
+    if (!refused) return;
+    if (engine_.hello().can.fingerprint) {
+      facts_.expect_same(Invariant::refusal, what, before, fingerprint());
+    }
+    check(what);
   }
 
   void close() { engine_.close(sequence_); }
@@ -70,11 +76,21 @@ class Account {
 
  private:
   void check(std::string_view when) {
-    const Held held = engine_.held(sequence_);
-    facts_.expect("rows", when, rows_, held.rows);
-    facts_.expect("next position", when, rows_, held.next_position);
-    const EngineSetup setup{bench_.scalar, bench_.arithmetic, bench_.cache};
-    facts_.expect("bytes", when, held_bytes(config_, setup, rows_), held.bytes);
+    expect_held(
+        engine_, sequence_, config_, {bench_.scalar, bench_.arithmetic, bench_.cache},
+        {.positions = positions_, .next_position = rows_, .peak = peak_},
+        [when] { return std::string(when); }, facts_);
+  }
+
+  void hold(int rows) {
+    rows_ = rows;
+    peak_ = rows == 0 ? 0 : std::max(peak_, rows);
+    positions_.resize(static_cast<std::size_t>(rows));
+    std::iota(positions_.begin(), positions_.end(), 0);
+  }
+
+  [[nodiscard]] std::uint64_t fingerprint() const {
+    return engine_.hello().can.fingerprint ? engine_.fingerprint(sequence_) : 0;
   }
 
   Bench& bench_;
@@ -83,6 +99,8 @@ class Account {
   Facts& facts_;
   const SequenceId sequence_;
   int rows_ = 0;
+  int peak_ = 0;
+  std::vector<int> positions_;  // of the rows
   Logits logits_;
 };
 
@@ -96,13 +114,13 @@ void feed_by_schedule(Account& account, std::span<const int> tokens, const Sched
 
 // Asks for what must be refused.
 void ask_too_much(Account& account, const Config& config) {
-  account.refuse("of an empty feed", {});
+  account.refuse("by an empty feed", {});
   const int outside[] = {config.vocabulary};
-  account.refuse("of an id outside the vocabulary", outside);
+  account.refuse("by an id outside the vocabulary", outside);
   const int negative[] = {-1};
-  account.refuse("of a negative id", negative);
+  account.refuse("by a negative id", negative);
   const std::vector<int> too_many(static_cast<std::size_t>(config.context + 1 - account.rows()), 0);
-  account.refuse("of a feed past the context", too_many);
+  account.refuse("by a feed past the context", too_many);
 }
 
 // Feeds by the schedule, rolls half of it back and feeds that again: only what is fed afterwards
@@ -140,7 +158,13 @@ void probe_accounting(Bench& bench, const Probe& probe, const Sink& sink) {
       schedule = next;
       Facts facts;
       rows.clear();
-      keep_account(bench, at, schedule, facts, rows);
+      try {
+        keep_account(bench, at, schedule, facts, rows);
+      } catch (...) {
+        bench.invariants += facts.counts;  // what an engine broke counts too
+        throw;
+      }
+      bench.invariants += facts.counts;
       sink({at.prefix(), schedule, rows, facts.count, facts.note});
     }
   });

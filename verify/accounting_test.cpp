@@ -56,10 +56,10 @@ TEST(Accounting, the_built_in_engine_keeps_its_books) {
     EXPECT_EQ(account.positions, (std::vector<int>{1, 2})) << "half of the rows is kept";
     EXPECT_TRUE(account.same_bits);
   }
-  // Three facts after open, four for each feed (one more than the schedule has), three after the
-  // roll back; after a single feed, four for each of four refusals.
-  EXPECT_EQ(found[0].facts, 3 + 4 * 4 + 3);
-  EXPECT_EQ(found[1].facts, 3 + 2 * 4 + 3 + 4 * 4);
+  // Eight facts of what is held (of layers two) after open, nine for each feed (one more than the
+  // schedule has), eight after the roll back; after a single feed, ten for each of four refusals.
+  EXPECT_EQ(found[0].facts, 8 + 4 * 9 + 8);
+  EXPECT_EQ(found[1].facts, 8 + 2 * 9 + 8 + 4 * 10);
 }
 
 // Counts alone would not tell: as many rows are held, of other contents.
@@ -76,7 +76,8 @@ TEST(Accounting, what_a_roll_back_or_a_refusal_does_to_the_rows_that_are_kept_sh
   }
   const auto refused = seen("row-lost-to-refusals");
   EXPECT_TRUE(refused.at(0).same_bits) << "nothing is refused under the schedule 1+1+1";
-  EXPECT_EQ(refused.at(1).note, "");
+  EXPECT_EQ(refused.at(1).note,
+            "invariant refusal-changes-nothing violated by an empty feed: changed");
   EXPECT_FALSE(refused.at(1).same_bits);
 }
 
@@ -110,15 +111,17 @@ Hooks holding(void (*change)(Held&)) {
 }
 
 TEST(Accounting, every_number_of_a_sequence_is_checked) {
-  EXPECT_EQ(note_of(holding([](Held& h) { h.rows += 1; })), "rows after open: expected 0, got 1");
+  EXPECT_EQ(note_of(holding([](Held& h) { h.rows += 1; })),
+            "invariant length-is-consumed violated after open: expected 0, got 1");
   EXPECT_EQ(note_of(holding([](Held& h) { h.next_position += 1; })),
-            "next position after open: expected 0, got 1");
-  EXPECT_EQ(note_of(holding([](Held& h) { h.bytes += 8; })), "bytes after open: expected 0, got 8");
+            "invariant next-position-is-length violated after open: expected 0, got 1");
+  EXPECT_EQ(note_of(holding([](Held& h) { h.bytes += 8; })),
+            "invariant bytes-are-rows violated after open: expected 0, got 8");
   // 2 layers, keys and values, 2 heads of 4 floats: 128 bytes a row.
   EXPECT_EQ(note_of(holding([](Held& h) { h.bytes *= 2; })),
-            "bytes after a feed: expected 128, got 256");
+            "invariant bytes-are-rows violated after a feed: expected 128, got 256");
   EXPECT_EQ(note_of(holding([](Held& h) { h.next_position = std::min(h.next_position, 2); })),
-            "next position after a feed: expected 3, got 2");
+            "invariant next-position-is-length violated after a feed: expected 3, got 2");
 }
 
 TEST(Accounting, a_feed_answers_one_row_a_token) {
@@ -128,16 +131,18 @@ TEST(Accounting, a_feed_answers_one_row_a_token) {
   };
   const auto found = accounts(hooked(hooks));
   ASSERT_EQ(found.size(), 2U);
-  EXPECT_EQ(found[1].note, "rows answered by a feed: expected 3, got 1");
+  EXPECT_EQ(found[1].note, "invariant rows-answered violated by a feed: expected 3, got 1");
 }
 
 TEST(Accounting, a_roll_back_forgets_just_what_it_should) {
   Hooks keeps;
   keeps.truncate = [](Engine&, SequenceId, int) {};
-  EXPECT_EQ(note_of(keeps), "rows after a roll back: expected 1, got 3");
+  EXPECT_EQ(note_of(keeps),
+            "invariant length-is-consumed violated after a roll back: expected 1, got 3");
   Hooks forgets;
   forgets.truncate = [](Engine& inner, SequenceId sequence, int) { inner.truncate(sequence, 0); };
-  EXPECT_EQ(note_of(forgets), "rows after a roll back: expected 1, got 0");
+  EXPECT_EQ(note_of(forgets),
+            "invariant length-is-consumed violated after a roll back: expected 1, got 0");
 }
 
 // An engine that answers nothing instead of refusing feeds of this kind.
@@ -155,14 +160,16 @@ TEST(Accounting, what_must_be_refused_is_refused) {
     return engine.held(feed.sequence).rows + static_cast<int>(feed.tokens.size()) > 4;
   };
   EXPECT_EQ(refusal_of(accepting([](const Engine&, const Feed& f) { return f.tokens.empty(); })),
-            "refusals of an empty feed: expected 1, got 0");
-  EXPECT_EQ(refusal_of(accepting(
-                [](const Engine&, const Feed& f) { return !f.tokens.empty() && f.tokens[0] > 2; })),
-            "refusals of an id outside the vocabulary: expected 1, got 0");
+            "invariant refused-when-due violated by an empty feed: expected 1, got 0");
+  EXPECT_EQ(
+      refusal_of(accepting(
+          [](const Engine&, const Feed& f) { return !f.tokens.empty() && f.tokens[0] > 2; })),
+      "invariant refused-when-due violated by an id outside the vocabulary: expected 1, got 0");
   EXPECT_EQ(refusal_of(accepting(
                 [](const Engine&, const Feed& f) { return !f.tokens.empty() && f.tokens[0] < 0; })),
-            "refusals of a negative id: expected 1, got 0");
-  EXPECT_EQ(refusal_of(accepting(past)), "refusals of a feed past the context: expected 1, got 0");
+            "invariant refused-when-due violated by a negative id: expected 1, got 0");
+  EXPECT_EQ(refusal_of(accepting(past)),
+            "invariant refused-when-due violated by a feed past the context: expected 1, got 0");
 }
 
 TEST(Accounting, a_refusal_changes_nothing) {
@@ -175,7 +182,8 @@ TEST(Accounting, a_refusal_changes_nothing) {
       throw;
     }
   };
-  EXPECT_EQ(refusal_of(hooks), "rows of an empty feed: expected 1, got 0");
+  EXPECT_EQ(refusal_of(hooks),
+            "invariant refusal-changes-nothing violated by an empty feed: changed");
 }
 
 // The roll back is what is wrong, not the engine: to say "broken" would lose what was found.
@@ -192,7 +200,7 @@ TEST(Accounting, a_wrong_fact_is_told_even_if_the_engine_refuses_later_on) {
                                  [&](const Measured& m) { notes.push_back(m.note); });
   EXPECT_FALSE(failure.has_value()) << failure->what;
   ASSERT_FALSE(notes.empty());
-  EXPECT_EQ(notes[0], "rows after a roll back: expected 2, got 3");
+  EXPECT_EQ(notes[0], "invariant length-is-consumed violated after a roll back: expected 2, got 3");
 }
 
 TEST(Accounting, is_done_for_the_longest_prefixes_or_the_one_that_is_asked_for) {

@@ -511,13 +511,14 @@ TEST(Audit, a_case_without_a_cached_path_has_nothing_to_audit) {
 }
 
 TEST(Audit, what_is_wrong_besides_values_is_told) {
-  EXPECT_EQ(first_of("open.feed:0x2", hooked({.held =
-                                                  [](const Engine& inner, SequenceId sequence) {
-                                                    Held held = inner.held(sequence);
-                                                    held.bytes += 4;
-                                                    return held;
-                                                  }})),
-            "diverge: bytes of sequence 0 after open: expected 0, got 4");
+  EXPECT_EQ(
+      first_of("open.feed:0x2", hooked({.held =
+                                            [](const Engine& inner, SequenceId sequence) {
+                                              Held held = inner.held(sequence);
+                                              held.bytes += 4;
+                                              return held;
+                                            }})),
+      "diverge: invariant bytes-are-rows violated by sequence 0 after open: expected 0, got 4");
 }
 
 }  // namespace

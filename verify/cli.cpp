@@ -117,6 +117,7 @@ void define_verify(CLI::App& app, VerifyArguments& to, std::optional<std::uint64
   verify.add_option("--csv", to.csv, "failures (and the worst 1,000 cases a check), or full")
       ->capture_default_str();
   verify.add_flag("--no-stored", to.no_stored, "do not run stored failures first");
+  verify.add_flag("--invariants", to.invariants, "say which invariants every run checks");
 }
 
 void define_faults(CLI::App& app, FaultsArguments& to, std::optional<std::uint64_t>& seed) {

@@ -39,6 +39,7 @@ struct VerifyArguments {
   std::string out;
   std::string csv = "failures";
   bool no_stored = false;
+  bool invariants = false;  // only list them
 };
 
 struct FaultsArguments {

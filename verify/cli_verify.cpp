@@ -15,6 +15,7 @@
 #include "engine/error.h"
 #include "engine/generated.h"
 #include "reports/check_table.h"
+#include "reports/invariants_text.h"
 #include "reports/merge.h"
 #include "reports/operations_text.h"
 #include "reports/run_folder.h"
@@ -195,6 +196,10 @@ std::string last_line(const RunResult& result, const RunSummary& summary, double
 }  // namespace
 
 int run_verify(const VerifyArguments& arguments, const std::vector<std::string>& command) {
+  if (arguments.invariants) {
+    print(invariants_list());
+    return kExitAgree;
+  }
   const auto start = Clock::now();
   stop_on_signals();
   start_clock(arguments.time_seconds);
@@ -216,7 +221,8 @@ int run_verify(const VerifyArguments& arguments, const std::vector<std::string>&
   writer.finish(summary);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   print(check_table(table_rows(result, runs)) + published(result, runs) + oracle_text(result) +
-        coverage_text(result.checks) + loss_text(result.checks) + recorder.first_failures() +
+        invariants_text(summary.compared.invariants) + coverage_text(result.checks) +
+        loss_text(result.checks) + recorder.first_failures() +
         fmt::format("files: {}\n", path_text(folder)) + last_line(result, summary, seconds));
   const int code = exit_code(result.verdict);
   return code == kExitAgree && result.interrupted ? kExitGaveUp : code;

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "verify/invariants.h"
+
 namespace kvcheck {
 
 struct Counts {
@@ -23,6 +25,8 @@ struct Counts {
 
   std::int64_t reused = 0;  // rows that prompts found already computed
 
+  InvariantCounts invariants = {};
+
   constexpr Counts& operator+=(const Counts& other) {
     cases += other.cases;
     prefixes += other.prefixes;
@@ -36,6 +40,7 @@ struct Counts {
     refused += other.refused;
     ties += other.ties;
     reused += other.reused;
+    invariants += other.invariants;
     return *this;
   }
   bool operator==(const Counts&) const = default;

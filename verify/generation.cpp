@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <utility>
 
@@ -52,8 +53,8 @@ class Trial {
     GenerationRequest request = request_;
     if (!cached) request.join = 0;
     trial_.facts += static_cast<int>(generation_invariants().size());
-    const std::string violated =
-        violated_invariant({request, generation, config_.context, config_.vocabulary, cached});
+    const std::string violated = violated_invariant(
+        {request, generation, config_.context, config_.vocabulary, cached}, bench_.invariants);
     if (violated.empty()) return;
     wrong(fmt::format("{} a cache: {}", cached ? "with" : "without", violated));
   }
@@ -188,6 +189,25 @@ bool is_prompt(std::span<const int> prefix, std::int64_t one_in) {
   return prefix.size() == 1 || number_of(prefix) % static_cast<std::uint64_t>(one_in) == 0;
 }
 
+// Beside one that goes on longer, if the context lets it: what has stopped does not grow or change,
+// and in row arithmetic returns what it does alone. The first thing that is wrong; empty: nothing.
+std::string wrong_beside(Bench& bench, const GenerationRequest& request, const Generation& alone) {
+  if (!bench.engine->hello().can.batch) return "";
+  const Config& config = bench.model.weights.config;
+  const std::array requests{
+      request, GenerationRequest{.prompt = {request.prompt[0]}, .steps = kGenerationSteps + 1}};
+  const std::vector<Generation> both = generate_batch(*bench.engine, requests);
+  const bool outlived = both[0].steps.size() < both[1].steps.size();
+  const std::string violated = violated_invariant(
+      {request, both[0], config.context, config.vocabulary, true, outlived}, bench.invariants);
+  if (!violated.empty()) return fmt::format("in a batch: {}", violated);
+  if (bench.arithmetic == Arithmetic::row && both[0].tokens != alone.tokens) {
+    return fmt::format("in a batch: tokens {}, alone {}", fmt::join(both[0].tokens, " "),
+                       fmt::join(alone.tokens, " "));
+  }
+  return "";
+}
+
 }  // namespace
 
 GenerationTrial compare_generation(Bench& bench, const GenerationRequest& request,
@@ -254,6 +274,8 @@ void probe_generation(Bench& bench, const Probe& probe, const Sink& sink) {
     const GenerationRequest request = drawn_request(bench.model.weights.config, prefix, bench.seed);
     try {
       GenerationTrial trial = try_generation(bench, request);
+      ++trial.facts;
+      if (trial.note.empty()) trial.note = wrong_beside(bench, request, trial.cached);
       if (!trial.note.empty()) {
         const EngineSetup setup{bench.scalar, bench.arithmetic, bench.cache};
         trial.note += "; " + generate_line(bench.model.name, setup, request);

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <optional>
 #include <type_traits>
+#include <utility>
 
 namespace kvcheck {
 namespace {
@@ -189,27 +190,51 @@ constexpr std::array kInvariants{
                         nullptr, undisturbed},
 };
 
+// Without a cache there is no length; alone there is nobody who could change anything.
+bool says_something(const GenerationInvariant& invariant, const Account& account) {
+  if (invariant.of_whole == undisturbed) return account.outlived;
+  return account.cached || (invariant.of_step != length && invariant.of_step != next_position);
+}
+
+// Of one invariant: the first violation, or empty.
+std::string violation(const GenerationInvariant& invariant, const Account& account) {
+  const auto violated = [&](const std::string& place, const std::string& mismatch) {
+    return fmt::format("invariant {} violated{}: {}, {}", invariant.name, place, invariant.claim,
+                       mismatch);
+  };
+  if (invariant.of_whole != nullptr) {
+    const std::string mismatch = invariant.of_whole(account);
+    return mismatch.empty() ? "" : violated("", mismatch);
+  }
+  for (std::size_t i = 0; i < account.generation.steps.size(); ++i) {
+    const std::string mismatch = invariant.of_step(account, i);
+    if (!mismatch.empty()) return violated(fmt::format(" at step {}", i + 1), mismatch);
+  }
+  return "";
+}
+
 }  // namespace
 
 std::span<const GenerationInvariant> generation_invariants() { return kInvariants; }
 
 std::string violated_invariant(const GenerationAccount& account) {
-  for (const GenerationInvariant& invariant : kInvariants) {
-    const auto violated = [&](const std::string& place, const std::string& mismatch) {
-      return fmt::format("invariant {} violated{}: {}, {}", invariant.name, place, invariant.claim,
-                         mismatch);
-    };
-    if (invariant.of_whole != nullptr) {
-      const std::string mismatch = invariant.of_whole(account);
-      if (!mismatch.empty()) return violated("", mismatch);
-      continue;
+  InvariantCounts counts;
+  return violated_invariant(account, counts);
+}
+
+std::string violated_invariant(const GenerationAccount& account, InvariantCounts& counts) {
+  std::string first;
+  const auto steps = static_cast<std::int64_t>(account.generation.steps.size());
+  for (std::size_t i = 0; i < kInvariants.size(); ++i) {
+    const GenerationInvariant& invariant = kInvariants[i];
+    std::string violated = violation(invariant, account);
+    if (!violated.empty() || says_something(invariant, account)) {
+      counts.add(index_of_generation(i), violated.empty(),
+                 invariant.of_whole != nullptr ? 1 : steps);
     }
-    for (std::size_t i = 0; i < account.generation.steps.size(); ++i) {
-      const std::string mismatch = invariant.of_step(account, i);
-      if (!mismatch.empty()) return violated(fmt::format(" at step {}", i + 1), mismatch);
-    }
+    if (first.empty()) first = std::move(violated);
   }
-  return "";
+  return first;
 }
 
 }  // namespace kvcheck

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "engine/generate.h"
+#include "verify/invariants.h"
 
 namespace kvcheck {
 
@@ -19,6 +20,7 @@ struct GenerationAccount {
   int context;
   int vocabulary;
   bool cached;
+  bool outlived = false;  // others of its batch went on when it had stopped
 };
 
 struct GenerationInvariant {
@@ -35,5 +37,8 @@ struct GenerationInvariant {
 // The first one that does not hold: "invariant NAME violated at step 2: CLAIM, expected 3, got 2".
 // Empty: all hold.
 [[nodiscard]] std::string violated_invariant(const GenerationAccount& account);
+// Counts, besides, how often each was checked, where it says something of such a run.
+[[nodiscard]] std::string violated_invariant(const GenerationAccount& account,
+                                             InvariantCounts& counts);
 
 }  // namespace kvcheck

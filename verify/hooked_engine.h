@@ -25,7 +25,9 @@ struct Hooks {
   std::function<SequenceId(Engine&, std::span<const std::byte>)> load = {};
   std::function<void(Engine&, SequenceId, int, int)> shift = {};
   std::function<void(Engine&, SequenceId, int, int)> evict = {};
+  std::function<int(Engine&, std::span<const int>)> lookup = {};
   std::function<Held(const Engine&, SequenceId)> held = {};
+  std::function<Places(const Engine&, SequenceId)> places = {};
   std::function<void(Capabilities&)> can = {};  // what it says of itself
 };
 
@@ -52,10 +54,12 @@ class HookedEngine final : public Engine {
   [[nodiscard]] SequenceId load(std::span<const std::byte> state) override;
   void shift(SequenceId sequence, int from, int to) override;
   void evict(SequenceId sequence, int keep, int drop) override;
-  [[nodiscard]] int lookup(std::span<const int> tokens) override { return inner_->lookup(tokens); }
+  [[nodiscard]] int lookup(std::span<const int> tokens) override {
+    return hooks_.lookup ? hooks_.lookup(*inner_, tokens) : inner_->lookup(tokens);
+  }
   [[nodiscard]] Held held(SequenceId sequence) const override;
   [[nodiscard]] Places places(SequenceId sequence) const override {
-    return inner_->places(sequence);
+    return hooks_.places ? hooks_.places(*inner_, sequence) : inner_->places(sequence);
   }
   [[nodiscard]] std::uint64_t fingerprint(SequenceId sequence) const override {
     return inner_->fingerprint(sequence);

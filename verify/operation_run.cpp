@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "engine/error.h"
-#include "verify/held_bytes.h"
+#include "verify/held_facts.h"
 
 namespace kvcheck {
 namespace {
@@ -146,6 +146,7 @@ CaseResult OperationRunner::run(const Operations& operations, const Watcher& wat
   } catch (const Error& error) {
     end_with(Verdict::diverge, Mark::none, fmt::format("refused: {}", error.what()), index);
   }
+  new_facts();
   if (any_refused_ && result_.verdict == Verdict::agree && result_.mark == Mark::none) {
     result_.mark = Mark::refused;
   }
@@ -165,7 +166,7 @@ void OperationRunner::end_with(Verdict verdict, Mark mark, std::string note, int
 void OperationRunner::take_step(int index, const Operation& operation, const Watcher& watch) {
   // After a refusal the log is another one than that for which the sequence was made.
   if (log_->why_not(operation)) return;
-  facts_ = {};
+  new_facts();
   rows_.clear();
   unmeasured_.clear();
   renumbered_ = false;
@@ -173,7 +174,7 @@ void OperationRunner::take_step(int index, const Operation& operation, const Wat
   std::string refusal;
   if (operation.verb == Verb::truncate && refused(operation)) {
     refusal = "refused";
-    look_at_sequences(operation, step);
+    look_at_sequences(operation, step, Invariant::refusal);
   } else {
     const std::vector<Sequence> before = sequences(operation.sequences);
     executed_.push_back(operation);
@@ -185,7 +186,7 @@ void OperationRunner::take_step(int index, const Operation& operation, const Wat
       witness_->after({index, operation, step, *log_, sequence_ids(), answer});
     }
     carry_peaks(operation, step, before);
-    look_at_sequences(operation, step);
+    look_at_sequences(operation, step, Invariant::others);
     expect_copies(operation, step, before);
   }
   judge_step(index, renumbered_);
@@ -211,9 +212,10 @@ bool OperationRunner::refused(const Operation& operation) {
     if (!must) throw;
     ++refusals_;
     any_refused_ = true;
+    facts_.expect(Invariant::refused, "", 1, 1);
     return true;
   }
-  if (must) facts_.expect("refusals", "of a roll back to rows that are gone", 1, 0);
+  if (must) facts_.expect(Invariant::refused, "by a roll back to rows that are gone", 1, 0);
   return false;
 }
 
@@ -298,7 +300,7 @@ void OperationRunner::feed(const OperationStep& step) {
     const int known = engine_->lookup(feeds_[0].tokens);
     const int tokens = static_cast<int>(feeds_[0].tokens.size());
     // At least one row is computed: its logits are asked for.
-    facts_.expect("known rows", "of a prompt", std::clamp(known, 0, tokens - 1), known);
+    facts_.expect(Invariant::reuse, "by a prompt", std::clamp(known, 0, tokens - 1), known);
     reused_rows_ += known;
   }
   if (feeds_.size() == 1) {
@@ -400,28 +402,30 @@ void OperationRunner::add_loss(const std::vector<int>& tokens, int count, int fi
   }
 }
 
+void OperationRunner::new_facts() {
+  invariants_ += facts_.counts;
+  facts_ = {};
+}
+
 // What the log says of every open sequence; and those that no operation was about are as they were.
-void OperationRunner::look_at_sequences(const Operation& operation, const OperationStep& step) {
+void OperationRunner::look_at_sequences(const Operation& operation, const OperationStep& step,
+                                        Invariant untouched) {
   const bool prints = engine_->hello().can.fingerprint;
-  // The words are made for what is wrong only: for every number they would be a tenth of the time.
-  const auto when = [&](int handle) {
-    return fmt::format("of sequence {} after {}", handle, name(operation.verb));
-  };
-  const auto expect = [&](std::string_view what, int handle, std::int64_t right, std::int64_t got) {
-    facts_.expect(what, right == got ? "" : when(handle), right, got);
-  };
   for (const int handle : log_->live()) {
+    const auto when = [&operation, handle] {
+      return fmt::format("by sequence {} after {}", handle, name(operation.verb));
+    };
     Sequence& sequence = at(handle);
-    const Held held = engine_->held(sequence.id);
-    const int length = log_->length(handle);
-    expect("rows", handle, length, held.rows);
-    expect("next position", handle, log_->next_position(handle), held.next_position);
-    expect("bytes", handle, held_bytes(model_.weights.config, setup_, length), held.bytes);
+    const std::vector<int> positions = log_->positions(handle);
+    expect_held(*engine_, sequence.id, model_.weights.config, setup_,
+                {.positions = positions,
+                 .next_position = log_->next_position(handle),
+                 .peak = sequence.peak},
+                when, facts_);
     if (!prints) continue;
     const std::uint64_t print = engine_->fingerprint(sequence.id);
     if (std::ranges::find(step.changed, handle) == step.changed.end()) {
-      const bool same = print == sequence.fingerprint;
-      facts_.expect_same("rows", same ? "" : when(handle), sequence.fingerprint, print);
+      facts_.expect_same(untouched, when, sequence.fingerprint, print);
     }
     sequence.fingerprint = print;
   }
@@ -444,11 +448,11 @@ void OperationRunner::expect_copies(const Operation& operation, const OperationS
                                     const std::vector<Sequence>& before) {
   if (!engine_->hello().can.fingerprint) return;
   if (operation.verb == Verb::fork) {
-    facts_.expect_same("rows of the copy", "after fork", before[0].fingerprint,
+    facts_.expect_same(Invariant::copies, "after fork", before[0].fingerprint,
                        at(*step.created).fingerprint);
   }
   if (operation.verb == Verb::load) {
-    facts_.expect_same("rows of the loaded sequence", "after load",
+    facts_.expect_same(Invariant::copies, "after load",
                        saved_[static_cast<std::size_t>(operation.numbers[0])].fingerprint,
                        at(*step.created).fingerprint);
   }
@@ -456,8 +460,8 @@ void OperationRunner::expect_copies(const Operation& operation, const OperationS
   for (std::size_t i = 0; i < operation.sequences.size(); ++i) {
     const int handle = operation.sequences[i];
     const auto source = static_cast<std::size_t>(operation.numbers[i]);
-    facts_.expect_same(fmt::format("rows taken by sequence {}", handle), "after reorder",
-                       before[source].fingerprint, at(handle).fingerprint);
+    const auto when = [handle] { return fmt::format("by sequence {} after reorder", handle); };
+    facts_.expect_same(Invariant::copies, when, before[source].fingerprint, at(handle).fingerprint);
   }
 }
 
@@ -544,10 +548,10 @@ void OperationRunner::finish(int steps) {
   for (const int handle : log_->live()) engine_->close(at(handle).id);
   const SequenceId last = engine_->open();
   const Held held = engine_->held(last);
-  facts_ = {};
+  new_facts();
   rows_.clear();
-  facts_.expect("rows", "of a new sequence at the end", 0, held.rows);
-  facts_.expect("bytes", "of a new sequence at the end", 0, held.bytes);
+  facts_.expect(Invariant::nothing_left, "in rows of a new sequence at the end", 0, held.rows);
+  facts_.expect(Invariant::nothing_left, "in bytes of a new sequence at the end", 0, held.bytes);
   if (!facts_.note.empty()) judge_step(steps, false);
 }
 

@@ -84,6 +84,7 @@ class OperationRunner {
   [[nodiscard]] const Loss& loss() const { return loss_; }                 // of all runs so far
   [[nodiscard]] std::int64_t refusals() const { return refusals_; }        // likewise
   [[nodiscard]] std::int64_t reused_rows() const { return reused_rows_; }  // by prompts, likewise
+  [[nodiscard]] const InvariantCounts& invariants() const { return invariants_; }  // likewise
   // What was asked for in the last run and not refused, up to the step that ended it.
   [[nodiscard]] const Operations& executed() const { return executed_; }
 
@@ -135,7 +136,10 @@ class OperationRunner {
   void close_steps();
   [[nodiscard]] OpenRows most_open();
   void add_loss(const std::vector<int>& tokens, int count, int first);
-  void look_at_sequences(const Operation& operation, const OperationStep& step);
+  void new_facts();
+  // `untouched`: of which invariant it is that what did not change did not.
+  void look_at_sequences(const Operation& operation, const OperationStep& step,
+                         Invariant untouched);
   // `before`: the operation's sequences as they were, in its order.
   void expect_copies(const Operation& operation, const OperationStep& step,
                      const std::vector<Sequence>& before);
@@ -186,6 +190,7 @@ class OperationRunner {
   Loss loss_;
   std::int64_t refusals_ = 0;
   std::int64_t reused_rows_ = 0;
+  InvariantCounts invariants_;  // but those of the step at hand
 };
 
 }  // namespace kvcheck

@@ -140,7 +140,9 @@ TEST(OperationRun, sees_a_refusal_that_changes_something) {
   const CaseResult result = run(subject, model, hooked(hooks));
   EXPECT_EQ(result.verdict, Verdict::diverge);
   EXPECT_EQ(result.step, 3);
-  EXPECT_EQ(result.note, "rows of sequence 0 after truncate: expected 5, got 0");
+  EXPECT_EQ(
+      result.note,
+      "invariant length-is-consumed violated by sequence 0 after truncate: expected 5, got 0");
 }
 
 TEST(OperationRun, takes_a_refusal_of_anything_else_for_a_divergence) {
@@ -215,7 +217,7 @@ TEST(OperationRun, sees_a_sequence_change_that_nothing_was_done_to) {
   const CaseResult result = run("open.open.feed:0x2.feed:1x2.feed:0x1", factory);
   EXPECT_EQ(result.verdict, Verdict::diverge);
   EXPECT_EQ(result.step, 3);
-  EXPECT_EQ(result.note, "rows of sequence 0 after feed: changed");
+  EXPECT_EQ(result.note, "invariant others-untouched violated by sequence 0 after feed: changed");
 }
 
 // Of equal lengths, so that neither rows nor bytes tell.
@@ -224,7 +226,7 @@ TEST(OperationRun, expects_of_a_reordering_that_each_sequence_takes_what_its_sou
   const CaseResult result = run("open.open.batch:0x2-1x2.reorder:0-1@0-0.feed:1x1", ignored);
   EXPECT_EQ(result.verdict, Verdict::diverge);
   EXPECT_EQ(result.step, 3);
-  EXPECT_EQ(result.note, "rows taken by sequence 1 after reorder: changed");
+  EXPECT_EQ(result.note, "invariant copies-equal violated by sequence 1 after reorder: changed");
   EXPECT_EQ(run("open.open.batch:0x2-1x2.reorder:1-0@0-1", ignored).verdict, Verdict::agree);
 }
 
@@ -237,7 +239,9 @@ TEST(OperationRun, looks_for_what_is_left_when_all_is_closed) {
   };
   const CaseResult result = run_hooked("open.feed:0x2", hooks);
   EXPECT_EQ(result.verdict, Verdict::diverge);
-  EXPECT_EQ(result.note, "bytes of a new sequence at the end: expected 0, got 64");
+  EXPECT_EQ(
+      result.note,
+      "invariant nothing-left violated in bytes of a new sequence at the end: expected 0, got 64");
 }
 
 // ---- Loss

@@ -35,6 +35,7 @@ void OperationUnit::run(std::size_t first, std::size_t count) {
          });
     loss_ += runner.loss();
     tally_.add_reused(runner.reused_rows());
+    tally_.add_invariants(runner.invariants());
     tally_.add_refusals(runner.refusals());
   } catch (const EngineError& error) {
     record_no_engine(error.what());

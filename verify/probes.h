@@ -15,6 +15,7 @@
 #include "engine/cache_kind.h"
 #include "engine/model_file.h"
 #include "engine/port.h"
+#include "verify/invariants.h"
 #include "verify/measure.h"
 #include "verify/noise.h"
 #include "verify/prefixes.h"
@@ -39,6 +40,7 @@ struct Bench {
   std::unique_ptr<Engine> engine;
   std::unique_ptr<NoiseMeter> noise;  // null: no floors
   double noise_seconds = 0;           // spent on floors so far
+  InvariantCounts invariants = {};    // checked so far
   bool keep_rows = false;             // hand the rows themselves to the sink
 };
 

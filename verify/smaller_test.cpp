@@ -57,7 +57,7 @@ TEST(Smaller, keeps_all_but_the_operations_and_fails_alike) {
   Case expected = subject;
   expected.operations = parse_operations("open.feed:0x1.save:0.load:0", "test");
   EXPECT_EQ(smaller.subject, expected);
-  EXPECT_EQ(smaller.result.note, "rows of the loaded sequence after load: changed");
+  EXPECT_EQ(smaller.result.note, "invariant copies-equal violated after load: changed");
   EXPECT_EQ(smaller.result.step, 3);
   EXPECT_TRUE(smaller.complete);
   EXPECT_GT(smaller.tries, 3);

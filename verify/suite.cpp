@@ -150,6 +150,7 @@ class Runner {
     auto bench = take_bench(result, path);
     if (!bench) return first_token(result, path);
     bench->noise_seconds = 0;
+    bench->invariants = {};
     const double others_before = result.others_seconds;
     const auto start = std::chrono::steady_clock::now();
     double aside = 0;  // spent on failures and on deciding in float64
@@ -157,6 +158,7 @@ class Runner {
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     const double others = result.others_seconds - others_before;
     result.noise_seconds += bench->noise_seconds;
+    result.tallies.front().add_invariants(bench->invariants);
     result.seconds += elapsed.count() - bench->noise_seconds - others - aside;
     if (probed.intact) pool_.give_back(std::move(bench));
     return probed.failed_at;

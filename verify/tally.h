@@ -45,6 +45,7 @@ class Tally {
   void add(const Operations& operations, std::optional<std::uint64_t> number, CaseResult result,
            std::int64_t logits);
   void add_reused(std::int64_t rows) { counts_.reused += rows; }
+  void add_invariants(const InvariantCounts& counts) { counts_.invariants += counts; }
   void add_refusals(std::int64_t count) { counts_.refused += count; }
   // Appends the later part of the same check.
   void append(Tally&& later);
