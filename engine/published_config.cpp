@@ -40,6 +40,7 @@ class Fields {
     const Json* value = find_key(object_, key);
     return value != nullptr && value->is_null() ? 0 : as_number(value, key, kSizeMax);
   }
+  [[nodiscard]] bool says(std::string_view key) const { return find_key(object_, key) != nullptr; }
   [[nodiscard]] bool flag(std::string_view key, bool otherwise) const {
     const Json* value = find_key(object_, key);
     if (value == nullptr) return otherwise;
@@ -64,16 +65,22 @@ class Fields {
   const std::string where_;
 };
 
-void read_heads(const Fields& fields, Config& c) {
+// Only Llama's defaults of what is not said can be guessed.
+void read_heads(const Fields& fields, std::string_view type, Config& c) {
   c.query_heads = fields.number("num_attention_heads");
-  c.kv_heads = fields.number_or("num_key_value_heads", c.query_heads);
+  c.kv_heads = type == "llama" ? fields.number_or("num_key_value_heads", c.query_heads)
+                               : fields.number("num_key_value_heads");
   if (c.query_heads % c.kv_heads != 0) {
     fields.refuse("num_attention_heads",
                   fmt::format("a multiple of num_key_value_heads {}", c.kv_heads), c.query_heads);
   }
+  if (type == "gemma2") (void)fields.number("head_dim");
   c.head_size = fields.number_or("head_dim", c.width / c.query_heads);
   if (c.head_size < 1 || std::int64_t{c.head_size} * c.query_heads > kSizeMax) {
     fields.refuse("head_dim", fmt::format("1 to {} in all heads", kSizeMax), c.head_size);
+  }
+  if (!fields.says("head_dim") && c.width % c.query_heads != 0) {
+    fields.refuse("hidden_size", fmt::format("a multiple of {} heads", c.query_heads), c.width);
   }
 }
 
@@ -102,7 +109,7 @@ Config read_shape(const Fields& fields, std::string_view type) {
   c.layers = fields.number("num_hidden_layers", kLayersMax);
   c.mlp_width = fields.number("intermediate_size");
   c.context = fields.number("max_position_embeddings");
-  read_heads(fields, c);
+  read_heads(fields, type, c);
   read_windows(fields, type, c);
   c.norm = Norm::rms;
   c.positions = Positions::rotary;

@@ -91,9 +91,11 @@ void define_verify(CLI::App& app, VerifyArguments& to, std::optional<std::uint64
   verify.add_option("MODEL", to.model,
                     "bundled name, folder, or gen:FAMILY:SEED (default: chapter8, chapter8-rotary "
                     "and 20 generated models)");
-  verify.add_option("--prefixes", to.prefixes,
-                    "corpus, all, random:N, or a file with a sequence a line (default: corpus and "
-                    "all for models with a corpus, else random:16)");
+  verify.add_option(
+      "--prefixes", to.prefixes,
+      "corpus, all, random:N (of up to 64 tokens), or a file with a sequence a line, of up to "
+      "4096 tokens (default: corpus and "
+      "all for models with a corpus, else random:16)");
   verify.add_option("--schedules", to.schedules,
                     "decode, single or all (default: all cuts up to 6 tokens, else decode and "
                     "single)");

@@ -72,29 +72,34 @@ struct Asked {
   int join = 0;
 };
 
-// A prompt a line; "@N " before it says how many steps it waits. The lines keep their numbers.
+// A prompt a line; "@N " before it says how many steps it waits.
 std::vector<Asked> read_batch(const std::string& path, const ModelData& model) {
   const std::string where = path_text(path);
-  const std::string text = read_text(path);
-  std::vector<Asked> asked;
-  std::size_t number = 0;
+  std::string text = read_text(path);
+  std::vector<int> joins;
+  std::size_t number = 1;
   for (std::size_t at = 0; at < text.size(); ++number) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
-    std::string line = text.substr(at, end - at);
-    at = end + 1;
+    const std::string_view line = std::string_view(text).substr(at, end - at);
+    const std::size_t first = std::exchange(at, end + 1);
     if (line.starts_with("# ") || line.find_first_not_of(" \t\r") == line.npos) continue;
-    Asked one;
-    if (line.starts_with('@')) {
-      const std::size_t blank = std::min(line.find(' '), line.size());
-      one.join = parse_join(std::string_view(line).substr(1, blank - 1),
-                            fmt::format("{}:{}", where, number + 1));
-      line.erase(0, blank);
-      if (line.find_first_not_of(" \t\r") == line.npos) line = "@";  // no token: the line is named
+    if (joins.size() == kRequestsMax) {
+      throw bad_input({where, "requests", fmt::format("at most {}", kRequestsMax), "more"});
     }
-    one.prompt = parse(std::string(number, '\n') + line, where, model).front();
-    asked.push_back(std::move(one));
+    joins.push_back(0);
+    if (!line.starts_with('@')) continue;
+    const std::size_t blank = std::min(line.find(' '), line.size());
+    joins.back() = parse_join(line.substr(1, blank - 1), fmt::format("{}:{}", where, number));
+    // Where no token follows, the sign is left to be complained about.
+    const bool empty = line.find_first_not_of(" \t\r", blank) == line.npos;
+    std::fill_n(text.begin() + static_cast<std::ptrdiff_t>(first + (empty ? 1 : 0)),
+                blank - (empty ? 1 : 0), ' ');
   }
-  if (asked.empty()) throw bad_input({where, "no requests", "a prompt a line", "none"});
+  if (joins.empty()) throw bad_input({where, "no requests", "a prompt a line", "none"});
+  std::vector<Prompt> prompts = parse(text, where, model);
+  require(prompts.size() == joins.size(), "a prompt for each line");
+  std::vector<Asked> asked;
+  for (std::size_t i = 0; i < joins.size(); ++i) asked.push_back({std::move(prompts[i]), joins[i]});
   return asked;
 }
 
@@ -314,10 +319,12 @@ std::string last_line(const std::vector<GenerationShown>& shown, Verdict verdict
     }
     logits += one.logits;
   }
-  return fmt::format(
-      "verdict: {} ({} tokens in {} {}, {} invariants of each, {} logits compared)\n",
-      name(verdict), grouped(tokens), runs, runs == 1 ? "run" : "runs",
-      generation_invariants().size(), grouped(logits));
+  // A single run that broke no invariant has nothing to agree with.
+  const bool alone = logits == 0 && verdict == Verdict::agree;
+  return fmt::format("{}{} ({} tokens in {} {}, {} invariants of each, {} logits compared)\n",
+                     alone ? "" : "verdict: ", alone ? "generated" : name(verdict), grouped(tokens),
+                     runs, runs == 1 ? "run" : "runs", generation_invariants().size(),
+                     grouped(logits));
 }
 
 void write_csv(const std::string& path, const std::vector<GenerationShown>& shown) {

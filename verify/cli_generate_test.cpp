@@ -312,9 +312,22 @@ TEST(CliGenerate, refuses_prompts_that_the_model_cannot_take) {
   write_bytes(kvcheck / "bad.txt", "<bos>\n\n<bos> nobody\n");
   EXPECT_THAT(complaint(kvcheck.run("generate --batch bad.txt")),
               AllOf(HasSubstr("bad.txt:3"), HasSubstr("nobody")));
+  std::string many;
+  for (int i = 0; i < 100'000; ++i) many += "<bos>\n";
+  write_bytes(kvcheck / "many.txt", many);
+  EXPECT_EQ(complaint(kvcheck.run("generate --batch many.txt")),
+            "many.txt: requests, expected at most 4096, got more");
   write_bytes(kvcheck / "only.txt", "@3\n");
   EXPECT_THAT(complaint(kvcheck.run("generate --batch only.txt")), HasSubstr("only.txt:1"));
   EXPECT_THAT(complaint(kvcheck.run("generate --batch nowhere.txt")), HasSubstr("nowhere.txt"));
+}
+
+TEST(CliGenerate, with_nothing_beside_it_agrees_with_nothing) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const CommandResult result = kvcheck.run("generate --tokens 0,2 --cache on");
+  EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
+  EXPECT_EQ(last_line(result.out),
+            "generated (3 tokens in 1 run, 16 invariants of each, 0 logits compared)");
 }
 
 TEST(CliGenerate, of_the_smallest_models_agrees) {
