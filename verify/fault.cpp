@@ -126,7 +126,7 @@ auto of_scalar(const VerbFault& fault) {
 // What the fault itself says of the rows that are held, stays.
 template <Scalar T>
 void tell_logits_only(Builtin<T>& engine, Hooks& hooks) {
-  hooks.can = [](Capabilities& can) { can.fingerprint = false; };
+  hooks.can = [](Capabilities& can) { can.fingerprint = can.places = false; };
   if (hooks.held) return;
   hooks.held = [&engine](const Engine&, SequenceId sequence) {
     const KvCache<T>& cache = engine.cache(sequence);

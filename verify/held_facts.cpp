@@ -21,8 +21,9 @@ Held held_of(Engine& engine, SequenceId sequence, bool looks, Facts& facts) {
     if (looks) facts.expect(Invariant::memory, {});
     return held;
   } catch (const EngineError& error) {
-    if (looks) facts.expect(Invariant::memory, error.what());
-    throw;
+    if (!looks) throw;
+    facts.expect(Invariant::memory, error.what());
+    throw EngineError(facts.note);  // what was wrong first
   }
 }
 
@@ -76,7 +77,8 @@ void expect_held(Engine& engine, SequenceId sequence, const Config& config,
   facts.expect(Invariant::length, when, rows, held.rows);
   facts.expect(Invariant::next_position, when, holding.next_position, held.next_position);
   facts.expect(Invariant::bytes, when, held_bytes(config, setup, rows), held.bytes);
-  if (engine.hello().can.places) expect_places(engine, sequence, holding, when, facts);
+  if (!engine.hello().can.places) return;  // nor is it looked inside
+  expect_places(engine, sequence, holding, when, facts);
   if (single != nullptr) expect_layers(*single, sequence, config, setup, holding, when, facts);
   if (wide != nullptr) expect_layers(*wide, sequence, config, setup, holding, when, facts);
 }

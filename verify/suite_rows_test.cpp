@@ -146,6 +146,12 @@ class CountedEngine final : public Engine {
   void truncate(SequenceId sequence, int length) override { inner_->truncate(sequence, length); }
   [[nodiscard]] SequenceId fork(SequenceId sequence) override { return inner_->fork(sequence); }
   [[nodiscard]] Held held(SequenceId sequence) const override { return inner_->held(sequence); }
+  [[nodiscard]] Places places(SequenceId sequence) const override {
+    return inner_->places(sequence);
+  }
+  [[nodiscard]] std::uint64_t fingerprint(SequenceId sequence) const override {
+    return inner_->fingerprint(sequence);
+  }
 
  private:
   std::unique_ptr<Engine> inner_;
