@@ -130,8 +130,8 @@ TEST(CliReport, refuses_a_folder_that_is_no_run) {
   fs::create_directory(kvcheck / "faulty");
   write_bytes(kvcheck / "faulty" / "faults.csv", "");
   EXPECT_EQ(complaint(kvcheck.run("report faulty")),
-            "faulty: run, expected one of kvcheck verify, got one of kvcheck faults, whose faults.csv "
-            "has a row for each fault and check");
+            "faulty: run, expected one of kvcheck verify, got one of kvcheck faults, whose "
+            "faults.csv has a row for each fault and check");
   EXPECT_EQ(complaint(kvcheck.run("report missing")),
             "missing/summary.json: file, expected a readable regular file, got none");
 }
