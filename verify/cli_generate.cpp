@@ -243,10 +243,30 @@ GenerationShown run_one(const Setup& setup, const GenerationRequest& request,
       cached);
 }
 
+// Logits that no token can be chosen from ended the batch. Where each request alone has others, the
+// cache differs; where one has none either, the engine is broken and its own error says so.
+std::vector<GenerationShown> ended_by(const BadLogits& error, const Setup& setup,
+                                      const std::vector<GenerationRequest>& requests) {
+  Bench bench = make_bench(setup.model, setup.engine, 1, setup.factory);
+  std::vector<GenerationShown> shown;
+  for (const GenerationRequest& request : requests) {
+    shown.push_back(accounted(setup, request, generate_uncached(*bench.engine, request), false));
+    shown.back().verdict = Verdict::diverge;
+    shown.back().note = fmt::format("the batch with a cache ended with {}", error.what());
+  }
+  return shown;
+}
+
 std::vector<GenerationShown> run_batch(const Setup& setup,
                                        const std::vector<GenerationRequest>& requests) {
   Bench bench = make_bench(setup.model, setup.engine, 1, setup.factory);
-  auto generations = generate_batch(*bench.engine, requests, KeepLogits::yes);
+  std::vector<Generation> generations;
+  try {
+    generations = generate_batch(*bench.engine, requests, KeepLogits::yes);
+  } catch (const BadLogits& error) {
+    if (setup.use == CacheUse::on) throw;
+    return ended_by(error, setup, requests);
+  }
   std::vector<GenerationShown> shown;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     if (setup.use == CacheUse::on) {

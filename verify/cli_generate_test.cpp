@@ -19,6 +19,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 using Words = std::vector<std::string>;
 
@@ -320,6 +321,17 @@ TEST(CliGenerate, refuses_prompts_that_the_model_cannot_take) {
   write_bytes(kvcheck / "only.txt", "@3\n");
   EXPECT_THAT(complaint(kvcheck.run("generate --batch only.txt")), HasSubstr("only.txt:1"));
   EXPECT_THAT(complaint(kvcheck.run("generate --batch nowhere.txt")), HasSubstr("nowhere.txt"));
+}
+
+TEST(CliGenerate, a_batch_whose_cache_gives_no_numbers_diverges) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const CommandResult result = kvcheck.run(
+      "generate chapter8 --tokens 0,2 --tokens 0,3,5 --cache-kind padded-left "
+      "--fault mask-empty-row-nan");
+  EXPECT_EQ(result.exit_code, kExitDiverge) << everything(result);
+  EXPECT_THAT(result.out,
+              HasSubstr("request 1: the batch with a cache ended with logits: NaN or +inf"));
+  EXPECT_THAT(last_line(result.out), StartsWith("verdict: diverge ("));
 }
 
 TEST(CliGenerate, with_nothing_beside_it_agrees_with_nothing) {
