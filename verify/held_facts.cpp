@@ -62,8 +62,8 @@ void expect_places(const Engine& engine, SequenceId sequence, const Holding& mus
   facts.expect(Invariant::positions, at, row < must.positions.size() ? must.positions[row] : -1,
                row < places.positions.size() ? places.positions[row] : -1);
   std::ranges::sort(places.slots);
-  const auto again = std::ranges::unique(places.slots);
-  facts.expect(Invariant::slots, when, 0, static_cast<std::int64_t>(again.size()));
+  const auto again = std::unique(places.slots.begin(), places.slots.end());
+  facts.expect(Invariant::slots, when, 0, places.slots.end() - again);
 }
 
 }  // namespace
