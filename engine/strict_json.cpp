@@ -117,6 +117,11 @@ class Builder {
 }  // namespace
 
 Json parse_json(std::string_view text, std::string_view where) {
+  // The parser takes a NUL for the end of the text, whatever follows it.
+  if (const std::size_t nul = text.find('\0'); nul != text.npos) {
+    throw bad_input(
+        {where, fmt::format("malformed JSON at byte {}", nul + 1), "JSON", "a byte of zero"});
+  }
   Builder builder(text, where);
   require(Json::sax_parse(text, &builder), "the JSON parser gave up without a reason");
   return builder.take();

@@ -29,6 +29,11 @@ TEST(StrictJson, gives_the_value) {
   EXPECT_EQ(parse_json("3", "f"), 3);
 }
 
+TEST(StrictJson, nothing_hides_behind_a_zero) {
+  EXPECT_EQ(error_of([] { (void)parse_json(std::string_view("{}\0x", 4), "f"); }),
+            "f: malformed JSON at byte 3, expected JSON, got a byte of zero");
+}
+
 TEST(StrictJson, malformed_text_is_an_error_with_its_place) {
   EXPECT_EQ(parse_error(""),
             "f: malformed JSON at byte 1 (line 1, column 1), expected JSON, got the end of the "
