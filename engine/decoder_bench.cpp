@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/bench_model.h"
 #include "engine/builtin.h"
 #include "engine/generated.h"
 
@@ -16,22 +17,7 @@ constexpr int kVocabulary = 512;
 constexpr int kContext = 512;
 
 const Model<float>& stories_shape() {
-  static const Model<float> model = [] {
-    Config c;
-    c.vocabulary = kVocabulary;
-    c.width = 64;
-    c.layers = 5;
-    c.query_heads = 8;
-    c.kv_heads = 4;
-    c.head_size = 8;
-    c.mlp_width = 172;
-    c.context = kContext;
-    c.norm = Norm::rms;
-    c.positions = Positions::rotary;
-    c.mlp = Mlp::swiglu;
-    c.windows.assign(5, 0);
-    return random_model(c, WeightScales{}, 1);
-  }();
+  static const Model<float> model = bench_model(kContext);
   return model;
 }
 

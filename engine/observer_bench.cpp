@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/bench_model.h"
 #include "engine/builtin.h"
 #include "engine/generated.h"
 
@@ -15,27 +16,10 @@ namespace {
 
 constexpr int kTokens = 64;
 
-Model<float> bench_model() {
-  Config c;
-  c.vocabulary = 512;
-  c.width = 64;
-  c.layers = 5;
-  c.query_heads = 8;
-  c.kv_heads = 4;
-  c.head_size = 8;
-  c.mlp_width = 172;
-  c.context = kTokens;
-  c.norm = Norm::rms;
-  c.positions = Positions::rotary;
-  c.mlp = Mlp::swiglu;
-  c.windows.assign(5, 0);
-  return random_model(c, WeightScales{}, 1);
-}
-
 enum class Observed { no, yes };
 
 void tokens_decoded(benchmark::State& state, Observed observed) {
-  Builtin<float> engine(bench_model(), Arithmetic::matrix);
+  Builtin<float> engine(bench_model(kTokens), Arithmetic::matrix);
   if (observed == Observed::yes) engine.observe_cached([](const SiteTensor<float>&) {});
   const std::vector<int> tokens = random_tokens(512, kTokens, 1, 0);
   const SequenceId sequence = engine.open();
@@ -48,7 +32,7 @@ void tokens_decoded(benchmark::State& state, Observed observed) {
 }
 
 void tokens_recomputed(benchmark::State& state, Observed observed) {
-  const Model<float> model = bench_model();
+  const Model<float> model = bench_model(kTokens);
   Uncached<float> uncached(model, matrix_ops<float>());
   const Observer<float> nothing = [](const SiteTensor<float>&) {};
   const Observer<float>* const observer = observed == Observed::yes ? &nothing : nullptr;

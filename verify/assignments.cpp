@@ -96,7 +96,9 @@ class Planner {
   }
 
   OracleChoice oracle(const Config& config, const PrefixTree& tree) const {
-    if (tree.whole_vocabulary() || tree.depth_max() == 0) return OracleChoice::per_prefix;
+    if (tree.whole_vocabulary() || !fits_one_forward(tree.depth_max(), config.vocabulary)) {
+      return OracleChoice::per_prefix;
+    }
     if (options_.oracle) return *options_.oracle;
     const double sequences = static_cast<double>(tree.count()) / tree.depth_max();
     const Count one = run_work(config, tree.depth_max(), 1).uncached;

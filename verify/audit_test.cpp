@@ -333,7 +333,7 @@ constexpr double kCalibrated = kNoiseLimit / 3;
 TEST(Audit, the_right_engine_agrees_on_every_corpus_prefix_however_it_is_fed) {
   Worst worst;
   for (const std::string_view bundled : {"chapter8", "chapter8-rotary"}) {
-    if (!has_bundled(bundled)) GTEST_SKIP() << bundled << " is not here";
+    ASSERT_TRUE(has_bundled(bundled)) << bundled;
     const ModelData model = load_model(bundled);
     const PrefixTree tree = PrefixTree::of(model.corpus, model.weights.config.context);
     for (const std::vector<int>& sequence : model.corpus) {

@@ -88,9 +88,10 @@ void define_run(CLI::App& command, Arguments& to, std::optional<std::uint64_t>& 
 
 void define_verify(CLI::App& app, VerifyArguments& to, std::optional<std::uint64_t>& seed) {
   CLI::App& verify = *app.add_subcommand("verify", "compare cached with uncached logits");
-  verify.add_option("MODEL", to.model,
-                    "bundled name, folder, or gen:FAMILY:SEED (default: chapter8, chapter8-rotary "
-                    "and 20 generated models)");
+  verify.add_option(
+      "MODEL", to.model,
+      "bundled name, folder, .gguf file, or gen:FAMILY:SEED (default: chapter8, chapter8-rotary "
+      "and 20 generated models)");
   verify.add_option(
       "--prefixes", to.prefixes,
       "corpus, all, random:N (of up to 64 tokens), or a file with a sequence a line, of up to "
@@ -101,7 +102,8 @@ void define_verify(CLI::App& app, VerifyArguments& to, std::optional<std::uint64
                     "single)");
   verify.add_option("--oracle", to.oracle,
                     "of prefixes that are not a whole vocabulary: per-prefix, a forward for each, "
-                    "or full, one for each sequence (default: by the work)");
+                    "or full, one for each sequence of 16 tokens or more whose logits are at most "
+                    "2^23 (default: by the work)");
   verify.add_option("--operations", to.operations,
                     "random:N, exhaustive:D, or none (default: random:16)");
   verify
@@ -172,7 +174,7 @@ void define_audit(CLI::App& app, AuditArguments& to) {
 void define_generate(CLI::App& app, GenerateArguments& to, std::optional<std::uint64_t>& seed) {
   CLI::App& generate =
       *app.add_subcommand("generate", "return tokens, with and without a cache side by side");
-  generate.add_option("MODEL", to.model, "bundled name, folder, or gen:FAMILY:SEED")
+  generate.add_option("MODEL", to.model, "bundled name, folder, .gguf file, or gen:FAMILY:SEED")
       ->capture_default_str();
   const auto repeated = [&](const char* option, std::vector<std::string>& values,
                             const char* help) {
@@ -230,7 +232,9 @@ void define_cost(CLI::App& app, CostArguments& to) {
 
 void define_inspect(CLI::App& app, InspectArguments& to) {
   CLI::App& inspect = *app.add_subcommand("inspect", "what a model is and what its cache takes");
-  inspect.add_option("MODEL", to.model, "bundled name, folder, or gen:FAMILY:SEED[:contextN]")
+  inspect
+      .add_option("MODEL", to.model,
+                  "bundled name, folder, .gguf file, or gen:FAMILY:SEED[:contextN]")
       ->required();
   inspect.add_option("--rows", to.rows,
                      "ids or words: feed them, and show every K/V row after each step");

@@ -51,14 +51,6 @@ std::vector<Prompt> parse(std::string_view text, std::string_view where, const M
                          static_cast<std::size_t>(config.context));
 }
 
-Prompt parse_one(std::string_view text, std::string_view where, const ModelData& model) {
-  auto prompts = parse(text, where, model);
-  if (prompts.size() != 1) {
-    throw bad_input({where, "sequences", "one", fmt::format("{}", prompts.size())});
-  }
-  return std::move(prompts.front());
-}
-
 int parse_join(std::string_view text, std::string_view where) {
   int step{};
   const char* const end = text.data() + text.size();
@@ -107,11 +99,11 @@ std::vector<Asked> asked_for(const GenerateArguments& arguments, const ModelData
   std::vector<Asked> asked;
   if (!arguments.batch.empty()) asked = read_batch(arguments.batch, model);
   for (const std::string& text : arguments.prompts) {
-    asked.push_back({parse_one(text, "--prompt", model)});
+    asked.push_back({one_sequence(text, "--prompt", model)});
   }
   for (std::string text : arguments.tokens) {
     std::ranges::replace(text, ',', ' ');
-    asked.push_back({parse_one(text, "--tokens", model)});
+    asked.push_back({one_sequence(text, "--tokens", model)});
   }
   if (asked.empty()) {
     throw bad_input({"generate", "no prompt", "--prompt, --tokens or --batch", "nothing"});
@@ -147,7 +139,7 @@ std::optional<int> eos_of(const std::string& text, const ModelData& model) {
     if (found == model.words.end()) return std::nullopt;
     return static_cast<int>(found - model.words.begin());
   }
-  const Prompt one = parse_one(text, "--eos", model);
+  const Prompt one = one_sequence(text, "--eos", model);
   if (one.size() != 1) {
     throw bad_input({"--eos", "tokens", "one, or none", fmt::format("{}", one.size())});
   }
@@ -362,14 +354,6 @@ void write_csv(const std::string& path, const std::vector<GenerationShown>& show
   write_generations(path, rows);
 }
 
-void require_new_file(const std::string& path) {
-  std::error_code unknown;
-  if (path.empty() || !std::filesystem::exists(std::filesystem::symlink_status(path, unknown))) {
-    return;
-  }
-  throw bad_input({"--csv", "output", "a new file", one_line(path)});
-}
-
 Setup setup_of(const GenerateArguments& arguments, const ModelData& model,
                const std::shared_ptr<FaultTrace>& changes) {
   Case subject;
@@ -398,7 +382,7 @@ int run_generate(const GenerateArguments& arguments) {
   if (batch && arguments.trace) {
     throw bad_input({"--trace", "with a batch", "one request", fmt::format("{}", requests.size())});
   }
-  require_new_file(arguments.csv);
+  if (!arguments.csv.empty()) require_new_file(arguments.csv, "--csv");
   std::string text = header(setup, requests);
   std::vector<StepShapes> shapes;
   std::vector<GenerationShown> shown;

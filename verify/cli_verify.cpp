@@ -179,9 +179,9 @@ std::string oracle_text(const RunResult& result) {
     if (!summary.full_oracle || summary.model == told) continue;
     told = summary.model;
     text += fmt::format(
-        "oracle of {}: one forward of each sequence, and one of their own for prefixes of 1, 2, 4, "
-        "8 ... tokens (--oracle per-prefix: for all of them)\n",
-        one_line(told));
+        "oracle of {}: one forward of each sequence of {} tokens or more, and one of their own for "
+        "prefixes of 1, 2, 4, 8 ... tokens (--oracle per-prefix: for all of them)\n",
+        one_line(told), kBranchRowsMin);
   }
   return text;
 }

@@ -37,6 +37,7 @@ class Meter final : public NoiseMeter {
 
   void floors(const TokenBlock& block, const Logits& uncached, std::uint64_t seed,
               std::vector<NoiseFloor>& out, const EnoughFloors& enough) override {
+    if (uncached.rows() == 0) return floors(block, own_rows(block), seed, out, enough);
     const auto logits = [&](auto& oracles, const auto* observer) {
       const bool last = uncached.rows() == block.sequences;
       return oracles.plain.logits(block, last ? Rows::last : Rows::all, observer);
@@ -54,6 +55,13 @@ class Meter final : public NoiseMeter {
 
  private:
   static constexpr double kEpsilon = double{std::numeric_limits<T>::epsilon()};
+
+  const Logits& own_rows(const TokenBlock& block) {
+    const Observer<T> round = [&](const SiteTensor<T>& tensor) { round_site<T>(tensor, format_); };
+    const Observer<T>* const observer = format_ == RowFormat::native ? nullptr : &round;
+    copy_rows(oracles_.plain.logits(block, Rows::all, observer), own_);
+    return own_;
+  }
 
   // `logits` asks the right one of the oracles that it is given for the rows of `uncached`.
   template <typename Question>
@@ -128,6 +136,7 @@ class Meter final : public NoiseMeter {
   Oracles<T> oracles_;
   Oracles<Wide> wide_oracles_;
   Block<Wide> normed_, sums_;
+  Logits own_;
   std::vector<Wide> largest_;  // [rows]
   std::vector<double> apart_;  // [rows]: the largest difference of the oracles so far
 };

@@ -39,8 +39,9 @@ class NoiseMeter {
  public:
   virtual ~NoiseMeter() = default;
   // The floor of the last row of each sequence; `uncached` are those rows, and signs come from
-  // `seed`. Of a single sequence the last rows, as many as `uncached` has. Without `enough` the
-  // floors are whole.
+  // `seed`. Of a single sequence the last rows, as many as `uncached` has; if it has none, all
+  // rows, as the meter computes them itself: no answer of an engine is in those floors. Without
+  // `enough` the floors are whole.
   virtual void floors(const TokenBlock& block, const Logits& uncached, std::uint64_t seed,
                       std::vector<NoiseFloor>& out, const EnoughFloors& enough = {}) = 0;
   // The floors of the last rows of a log, as many as `uncached` has. A row of the log takes the

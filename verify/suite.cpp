@@ -250,7 +250,8 @@ class Runner {
     if (++reruns > kRerunsMax || judged.mark == Mark::widened) return;
     const Replayed again = run_case(subject, assignment.run->model, factory_);
     if (again.result.verdict == Verdict::diverge) return;
-    if (assignment.oracle == OracleChoice::full) {
+    // A case is run again beside a forward of its own.
+    if (assignment.oracle == OracleChoice::full && again.result.verdict == Verdict::agree) {
       judged.note = "differs from the forward of its whole sequence, and not from one of its own";
     } else {
       judged.mark = Mark::flaky;

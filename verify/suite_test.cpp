@@ -450,6 +450,42 @@ TEST(Suite, faults_in_long_sequences_are_seen_by_either_oracle) {
   }
 }
 
+// A case is run again beside a forward of its own, which is right here: the engine still gives two
+// answers to one question.
+TEST(Suite, a_difference_from_whole_forwards_alone_is_not_flaky) {
+  Hooks hooks;
+  hooks.full = [](Engine& inner, const TokenBlock& block, Rows rows, Logits& out) {
+    inner.full(block, rows, out);
+    if (rows == Rows::all) first_logit(out, 2) += 1;  // of three tokens: no sampled length
+  };
+  int checks = 0;
+  for (const CheckSummary& summary : summaries_of(OracleChoice::full, hooked(hooks))) {
+    if (summary.check != "file-prefixes") continue;
+    ++checks;
+    EXPECT_EQ(summary.verdict, Verdict::diverge);
+    ASSERT_TRUE(summary.worst_difference);
+    const CaseResult& worst = summary.worst_difference->result;
+    EXPECT_EQ(worst.mark, Mark::none);
+    EXPECT_EQ(worst.note,
+              "differs from the forward of its whole sequence, and not from one of its own");
+  }
+  EXPECT_EQ(checks, 2);
+}
+
+// A wrong forward of a whole sequence must not raise the floor that it is judged by.
+TEST(Suite, wrong_forwards_of_long_sequences_are_seen_by_causality) {
+  for (const OracleChoice oracle : {OracleChoice::per_prefix, OracleChoice::full}) {
+    int checks = 0;
+    for (const CheckSummary& summary :
+         summaries_of(oracle, factory_of("full-sees-the-next-token"))) {
+      if (summary.check != "causality") continue;
+      EXPECT_EQ(summary.verdict, Verdict::diverge) << name(summary.arithmetic);
+      ++checks;
+    }
+    EXPECT_EQ(checks, 2);
+  }
+}
+
 TEST(Suite, the_oracle_is_chosen_by_its_work) {
   const ModelData small = load_model("gen:plain:1:context80");
   const ModelData large = load_model("gen:wide:1:context8192");

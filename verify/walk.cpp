@@ -26,7 +26,7 @@ void PrefixWalk::run(const Scope& scope, const Visitor& visit) {
   visit_ = &visit;
   levels_.resize(static_cast<std::size_t>(tree_.depth_max()));
   path_.clear();
-  branch_.first = 0;
+  branch_.stem = 0;
   if (steps_ == CachedSteps::none) return descend(tree_.root(), SequenceId{});
   const SequenceId root = engine_.open();
   descend(tree_.root(), root);
@@ -47,11 +47,9 @@ std::span<const double> PrefixWalk::reference(int n) const {
 NoiseFloor PrefixWalk::floor(int n, NoiseMeter& meter, std::uint64_t seed) {
   Level& level = levels_[static_cast<std::size_t>(n - 1)];
   const bool in_one = oracle_ != OracleChoice::sampled;
-  if (in_one && level.floors.empty() && (branch_.holds(n) || compute_branch(n))) {
-    if (branch_.floors.empty()) {
-      meter.floors({branch_.tokens, 1}, branch_.rows, seed, branch_.floors);
-    }
-    level.floors.assign(1, branch_.floors[static_cast<std::size_t>(n - branch_.first)]);
+  if (in_one && level.floors.empty() && (branch_.holds(n) || find_branch(n))) {
+    if (branch_.floors.empty()) meter.floors({branch_.tokens, 1}, {}, seed, branch_.floors);
+    level.floors.assign(1, branch_.floors[static_cast<std::size_t>(n - 1)]);
   }
   if (level.floors.empty()) {
     meter.floors({level.tokens, level.siblings}, level.uncached, seed, level.floors);
@@ -77,22 +75,26 @@ std::vector<int> PrefixWalk::way_on() const {
 
 // Whether one forward answers for the first `length` tokens of the path and for what follows them:
 // it has to be worth it, and to fit.
-bool PrefixWalk::compute_branch(int length) {
+bool PrefixWalk::find_branch(int length) {
   if (tree_.whole_vocabulary()) return false;
   std::vector<int> tokens = way_on();
   const int rows = static_cast<int>(tokens.size()) - length + 1;
-  const std::int64_t logits = static_cast<std::int64_t>(tokens.size()) * engine_.hello().vocabulary;
-  if (rows < kBranchRowsMin || logits > kBranchLogitsMax) return false;
-  engine_.full({tokens, 1}, Rows::all, branch_.rows);
-  require_rows(engine_, branch_.rows, tokens.size());
-  std::vector<double>& values = branch_.rows.values;
-  values.erase(values.begin(),
-               values.begin() + std::ptrdiff_t{length - 1} * branch_.rows.vocabulary);
-  branch_.first = length;
+  const auto all = static_cast<std::int64_t>(tokens.size());
+  if (rows < kBranchRowsMin || !fits_one_forward(all, engine_.hello().vocabulary)) return false;
   branch_.stem = path_.size();
   branch_.tokens = std::move(tokens);
+  branch_.rows.values.clear();
   branch_.floors.clear();
   return true;
+}
+
+// Of the engine's forward of the whole branch.
+std::span<const double> PrefixWalk::branch_row(int length) {
+  if (branch_.rows.values.empty()) {
+    engine_.full({branch_.tokens, 1}, Rows::all, branch_.rows);
+    require_rows(engine_, branch_.rows, branch_.tokens.size());
+  }
+  return branch_.rows.row(length - 1);
 }
 
 // `sequence` holds the prefix of the node.
@@ -169,7 +171,7 @@ void PrefixWalk::arrive(Level& level, const PrefixTree::Child& child, int chosen
                         (scope_.path_only && path_.size() == scope_.path.size());
   if (!finished) descend(child.node, sequence);
   path_.pop_back();
-  if (path_.size() < branch_.stem) branch_.first = 0;
+  if (path_.size() < branch_.stem) branch_.stem = 0;
 }
 
 // The oracle's rows of the path with its last token replaced by each of the children's.
@@ -188,8 +190,8 @@ void PrefixWalk::compute(Level& level, std::size_t first, std::size_t count) {
     return;
   }
   if (oracle_ == OracleChoice::full && !sampled_length(length) &&
-      (branch_.holds(length) || compute_branch(length))) {
-    const std::span<const double> row = branch_.rows.row(length - branch_.first);
+      (branch_.holds(length) || find_branch(length))) {
+    const std::span<const double> row = branch_row(length);
     level.uncached.vocabulary = branch_.rows.vocabulary;
     level.uncached.values.assign(row.begin(), row.end());
     return;

@@ -42,6 +42,10 @@ enum class OracleChoice {
 inline constexpr int kBranchRowsMin = 16;
 // Logits of one such forward at most, 64 MiB; beyond, rows are computed one by one.
 inline constexpr std::int64_t kBranchLogitsMax = std::int64_t{1} << 23;
+// Whether one forward may answer for the prefixes of a sequence of so many tokens.
+[[nodiscard]] constexpr bool fits_one_forward(std::int64_t length, int vocabulary) {
+  return length >= kBranchRowsMin && length * vocabulary <= kBranchLogitsMax;
+}
 
 // The part of a tree that is visited.
 struct Scope {
@@ -95,14 +99,14 @@ class PrefixWalk {
 
   // The path, and the way on from it as long as no other leads on: what one forward answers for.
   struct Branch {
-    int first = 0;                   // tokens of the shortest prefix on it; 0: no branch is held
-    std::size_t stem = 0;            // of the path: the walk is on the branch while it is so long
-    std::vector<int> tokens;         // of the longest prefix
-    Logits rows;                     // [prefixes, vocabulary]
-    std::vector<NoiseFloor> floors;  // [prefixes], empty until asked for
+    std::size_t stem = 0;     // of the path: the walk is on the branch while it is so long; 0: none
+    std::vector<int> tokens;  // of the longest prefix
+    // The engine's answer, and what the meter measures without it: [tokens], empty until asked for.
+    Logits rows;
+    std::vector<NoiseFloor> floors;
 
     [[nodiscard]] bool holds(int length) const {
-      return first > 0 && length >= first && length <= static_cast<int>(tokens.size());
+      return stem > 0 && length <= static_cast<int>(tokens.size());
     }
   };
 
@@ -115,7 +119,8 @@ class PrefixWalk {
   void arrive(Level& level, const PrefixTree::Child& child, int chosen, SequenceId sequence);
   [[nodiscard]] SequenceId fed_again();
   [[nodiscard]] std::vector<int> way_on() const;
-  bool compute_branch(int length);
+  bool find_branch(int length);
+  [[nodiscard]] std::span<const double> branch_row(int length);
 
   const PrefixTree& tree_;
   Engine& engine_;
