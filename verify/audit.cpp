@@ -15,11 +15,15 @@
 #include "engine/builtin.h"
 #include "engine/error.h"
 #include "engine/sequences.h"
+#include "verify/asked.h"
 #include "verify/audit_findings.h"
 #include "verify/audit_plan.h"
 #include "verify/audit_rows.h"
 #include "verify/builtin_inside.h"
+#include "verify/checks.h"
+#include "verify/generation.h"
 #include "verify/operation_run.h"
+#include "verify/replay.h"
 
 namespace kvcheck {
 namespace {
@@ -49,7 +53,7 @@ bool with_scores(Site site) { return site == Site::scores || site == Site::proba
 bool as_stored(Site site) { return site == Site::cached_key || site == Site::cached_value; }
 
 template <Scalar T>
-class Auditor final : public OperationWitness {
+class Auditor final : public OperationWitness, public AskedWitness {
  public:
   Auditor(const Case& subject, const ModelData& model, const EngineFactory& factory,
           const AuditOptions& options)
@@ -64,10 +68,12 @@ class Auditor final : public OperationWitness {
 
   AuditResult run() {
     try {
-      if (subject_.operations.empty()) {
+      if (!subject_.operations.empty()) {
+        run_operations();
+      } else if (feeds_one_sequence(subject_)) {
         run_feeds();
       } else {
-        run_operations();
+        run_check();
       }
     } catch (const Done&) {
     } catch (const EngineError& error) {
@@ -97,6 +103,24 @@ class Auditor final : public OperationWitness {
     if (at.answer != nullptr) compare_answer(*at.answer, at.meaning.last_row_only);
     end_step();
   }
+
+  void before(const AskedStep& step) override {
+    begin_step(asked_, step.what);
+    for (const AskedStep::Sequence& sequence : step.changed) follow(sequence);
+  }
+
+  void after(const AskedStep& step) override {
+    ++asked_;
+    if (step.answer != nullptr) {
+      compare_answer(*step.answer, step.last_row_only);
+    } else {
+      for (const AskedStep::Sequence& sequence : step.changed) follow(sequence);
+    }
+    end_step();
+  }
+
+  void refused() override { in_step_ = false; }
+  void closed(SequenceId sequence) override { sequences_.erase(sequence); }
 
  private:
   struct Fed {
@@ -162,7 +186,7 @@ class Auditor final : public OperationWitness {
       begin_step(static_cast<int>(i),
                  "tokens " + join_tokens(tokens.subspan(static_cast<std::size_t>(fed),
                                                         static_cast<std::size_t>(count))));
-      follow_prefix(id, fed + count, count);
+      follow({id, {tokens.begin(), tokens.begin() + fed + count}, count});
       try {
         engine->feed(id,
                      tokens.subspan(static_cast<std::size_t>(fed), static_cast<std::size_t>(count)),
@@ -177,11 +201,28 @@ class Auditor final : public OperationWitness {
     }
   }
 
+  // Never diverges by logits, so that what comes after the first wrong ones can be seen.
+  static Policy anything() { return AbsLimit{std::numeric_limits<double>::max()}; }
+
+  // Siblings beside a prefix, roll backs and refusals, tokens that are generated: the check itself,
+  // on an engine that shows what it is asked.
+  void run_check() {
+    Case shown = subject_;
+    shown.policy = anything();
+    const EngineFactory factory = [this](const ModelData& model, const EngineSetup& setup) {
+      return shown_to(*this, start(model, setup));
+    };
+    const CaseResult found = run_case(shown, model_, factory).result;
+    require_watchable();
+    if (asked_ == 0) result_.note = "the check of this case feeds no cache";
+    if (found.verdict == Verdict::broken || found.verdict == Verdict::diverge) {
+      fail(found.verdict, found.note);
+    }
+  }
+
   void run_operations() {
-    // Never diverges by logits, so that what comes after the first wrong ones can be seen.
-    const Policy anything = AbsLimit{std::numeric_limits<double>::max()};
     OperationRunner runner(
-        model_, {subject_.scalar, subject_.arithmetic, subject_.cache_kind}, anything,
+        model_, {subject_.scalar, subject_.arithmetic, subject_.cache_kind}, anything(),
         subject_.seed,
         [this](const ModelData& model, const EngineSetup& setup) { return start(model, setup); });
     require_watchable();
@@ -251,13 +292,13 @@ class Auditor final : public OperationWitness {
     measure(sequence, tokens);
   }
 
-  void follow_prefix(SequenceId id, int length, int tokens) {
-    FollowedSequence& sequence = sequences_[0];
-    sequence.id = id;
-    sequence.log = plain_log(std::span(subject_.tokens).first(static_cast<std::size_t>(length)));
-    sequence.held = sequence.log.back().sees;
-    measure(sequence, tokens);
-    fed_.push_back({0, tokens});
+  void follow(const AskedStep::Sequence& asked) {
+    FollowedSequence& sequence = sequences_[asked.id];
+    sequence.id = asked.id;
+    sequence.log = plain_log(asked.tokens);
+    sequence.held = asked.tokens.empty() ? std::vector<SeenRow>{} : sequence.log.back().sees;
+    measure(sequence, asked.fed);
+    if (asked.fed > 0) fed_.push_back({asked.id, asked.fed});
   }
 
   void measure(FollowedSequence& sequence, int tokens) {
@@ -591,7 +632,7 @@ class Auditor final : public OperationWitness {
   // ---- Words
 
   [[nodiscard]] std::string sequence_text(int handle) const {
-    return subject_.operations.empty() ? "" : fmt::format("sequence {}, ", handle);
+    return feeds_one_sequence(subject_) ? "" : fmt::format("sequence {}, ", handle);
   }
 
   [[nodiscard]] std::string sentence(const Findings::Kept& kept) const {
@@ -601,7 +642,7 @@ class Auditor final : public OperationWitness {
     text += finding.point.name;
     if (!finding.wrong.empty() || !finding.worst) return text + ": " + finding.wrong;
     const AuditValue& worst = *finding.worst;
-    if (!subject_.operations.empty()) text += fmt::format(", sequence {}", worst.sequence);
+    if (!feeds_one_sequence(subject_)) text += fmt::format(", sequence {}", worst.sequence);
     if (kept.row) return text + stored_text(kept, worst);
     if (worst.at.head >= 0) {
       const bool kv = kept.site == Site::key || kept.site == Site::value;
@@ -656,6 +697,8 @@ class Auditor final : public OperationWitness {
   AuditResult result_;
   Verdict settled_ = Verdict::agree;  // of all that does not diverge by a value
 
+  int asked_ = 0;  // steps of a check so far
+
   // Of the step at hand.
   int step_ = 0;
   std::string what_;
@@ -670,6 +713,11 @@ class Auditor final : public OperationWitness {
 
 }  // namespace
 
+bool feeds_one_sequence(const Case& subject) {
+  return subject.operations.empty() && !subject.siblings && subject.check != kAccountingCheck &&
+         subject.check != kGenerationCheck;
+}
+
 AuditResult audit(const Case& subject, const ModelData& model, const EngineFactory& factory,
                   const AuditOptions& options) {
   if (subject.scalar == ScalarKind::f32) {
@@ -680,7 +728,7 @@ AuditResult audit(const Case& subject, const ModelData& model, const EngineFacto
 
 std::optional<FirstDivergence> first_divergence(const Case& subject, const ModelData& model,
                                                 const EngineFactory& factory) {
-  if (subject.operations.empty() && subject.schedule.empty()) return std::nullopt;
+  if (feeds_one_sequence(subject) && subject.schedule.empty()) return std::nullopt;
   try {
     return audit(subject, model, factory, {.floors = false}).first;
   } catch (const Unwatchable&) {

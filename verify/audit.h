@@ -49,7 +49,7 @@ struct AuditFinding {
 };
 
 struct AuditedStep {
-  int step = 0;                        // feed or operation, from 0
+  int step = 0;                        // feed, operation or what else a check asks, from 0
   std::string what;                    // the tokens of a feed, or the operation
   std::vector<AuditFinding> findings;  // in the order of dependence
 };
@@ -82,7 +82,7 @@ struct AuditResult {
   std::string note = {};   // of a failing engine, or what is wrong besides all values
 };
 
-// Every value, as it is compared. `step` counts feeds or operations from 0.
+// Every value, as it is compared. `step` counts from 0.
 using AuditTrace = std::function<void(int step, Site site, int layer, const AuditValue& value)>;
 
 struct AuditOptions {
@@ -91,6 +91,9 @@ struct AuditOptions {
   std::optional<SetValue> set = {};
   AuditTrace trace = {};
 };
+
+// Whether a case feeds its tokens to one sequence by its schedule, and does nothing else.
+[[nodiscard]] bool feeds_one_sequence(const Case& subject);
 
 // Runs the case on a new engine, which must be the built-in one, perhaps with something planted in
 // it: else an Error. In row arithmetic values must agree to the last bit, in matrix arithmetic

@@ -85,6 +85,19 @@ Case prefix_case(const ModelData& model, std::vector<int> tokens, Schedule sched
   return subject;
 }
 
+Case check_case(std::string_view check, std::vector<int> tokens, Schedule schedule = {}) {
+  Case subject = prefix_case(two_window_model(), std::move(tokens));
+  subject.check = check;
+  subject.schedule = std::move(schedule);
+  return subject;
+}
+
+Case siblings_case(std::string_view check) {
+  Case subject = check_case(check, {3, 1, 4});
+  subject.siblings = true;
+  return subject;
+}
+
 // "feed 2: layer 0, scores, ...", as the first divergence of the model of two windows says it.
 std::string first_of(const Case& subject, const ModelData& model, const EngineFactory& factory) {
   const AuditResult result = audit(subject, model, factory);
@@ -492,11 +505,84 @@ TEST(Audit, only_the_built_in_engine_can_be_watched) {
     return std::make_unique<Stranger>();
   };
   for (const Case& subject :
-       {prefix_case(model, {3, 1}), operations_case(model, {}, "open.feed:0x2")}) {
+       {prefix_case(model, {3, 1}), operations_case(model, {}, "open.feed:0x2"),
+        siblings_case("exact")}) {
     EXPECT_EQ(error_of([&] { (void)audit(subject, model, strange); }),
               "audit: an engine that cannot be watched, expected the built-in one, got stranger");
     EXPECT_FALSE(first_divergence(subject, model, strange));
   }
+}
+
+// ---- Checks that do more than to feed one sequence
+
+std::vector<std::string> steps_of(const Case& subject, const EngineFactory& factory) {
+  const AuditResult result = audit(subject, two_window_model(), factory, {.to_end = true});
+  EXPECT_EQ(result.verdict, Verdict::agree) << result.note;
+  EXPECT_EQ(result.note, "");
+  std::vector<std::string> steps;
+  for (const AuditSummary& step : result.steps) steps.push_back(step.what);
+  return steps;
+}
+
+TEST(Audit, siblings_are_copied_and_fed_as_their_check_does) {
+  const std::vector<std::string> steps = steps_of(siblings_case("exact"), builtin_engine);
+  constexpr std::size_t kEachLevel = 13 + 1;  // a copy for each token, and the batch
+  ASSERT_EQ(steps.size(), 3 * kEachLevel);
+  EXPECT_EQ(steps[0], "copy of sequence 0");
+  EXPECT_EQ(steps[13], "batch of 13: tokens 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | ...");
+  EXPECT_EQ(steps[14], "copy of sequence 4") << "of the one that was fed token 3";
+}
+
+TEST(Audit, a_wrong_copy_beside_a_prefix_is_named_where_it_is_made) {
+  const EngineFactory loses = planted([](Builtin<float>& engine, Hooks& hooks) {
+    hooks.fork = [&engine](Engine& inner, SequenceId sequence) {
+      const SequenceId copy = inner.fork(sequence);
+      KvCache<float>& cache = engine.cache(copy);
+      if (cache.length() > 1) std::fill_n(cache.key(1, 1), 4, 0.0F);
+      return copy;
+    };
+  });
+  const ModelData model = two_window_model();
+  EXPECT_EQ(first_of(siblings_case("exact"), model, loses),
+            "29: layer 1, held key, sequence 27, K/V head 0, slot 1: zeros where row 1 was "
+            "expected");
+  Case alone = siblings_case("exact");
+  alone.siblings = false;
+  alone.schedule = {1, 1, 1};
+  EXPECT_EQ(first_of(alone, model, loses), "agree: ");
+}
+
+TEST(Audit, roll_backs_and_refusals_of_the_accounting_are_carried_out) {
+  const Case subject = check_case("accounting", {3, 1, 4, 12}, {4});
+  EXPECT_THAT(steps_of(subject, builtin_engine),
+              ElementsAre("tokens 3 1 4 12", "roll back to 2", "tokens 4 12"));
+  const ModelData model = two_window_model();
+  EXPECT_EQ(first_of(subject, model, after_truncation([](KvCache<float>& cache) {
+                       std::fill_n(cache.value(0, 1), 4, 0.0F);
+                     })),
+            "2: layer 0, held value, sequence 0, K/V head 0, slot 1: zeros where row 1 was "
+            "expected");
+  Hooks takes_all;
+  takes_all.feed = [](Engine& inner, std::span<const Feed> feeds, Rows rows, Logits& out) {
+    if (!feeds[0].tokens.empty()) inner.batch(feeds, rows, out);
+  };
+  EXPECT_EQ(first_of(subject, model, hooked(takes_all)),
+            "diverge: invariant refused-when-due violated by an empty feed: expected 1, got 0");
+}
+
+TEST(Audit, tokens_that_are_generated_are_fed_as_they_come) {
+  Case subject = check_case("generation", {3, 1});
+  const std::vector<std::string> steps = steps_of(subject, builtin_engine);
+  ASSERT_GT(steps.size(), 2U);
+  EXPECT_THAT(steps[1], HasSubstr("tokens "));
+  EXPECT_EQ(first_of(subject, two_window_model(),
+                     with_plan([](StepPlan& plan) { --plan.rows[0].position; })),
+            "3: position: row 1: position 0 where 1 was expected");
+}
+
+TEST(Audit, of_a_check_that_feeds_no_cache_gives_up) {
+  EXPECT_EQ(first_of(siblings_case("causality"), two_window_model(), builtin_engine),
+            "gave-up: the check of this case feeds no cache");
 }
 
 TEST(Audit, a_case_without_a_cached_path_has_nothing_to_audit) {

@@ -74,7 +74,7 @@ constexpr std::array kChecks{
           Group::prefixes, probe_golden, with_golden, relative, ScalarKind::f64, Feeds::single},
     Check{"schedules", "however a prefix is cut into feeds, every row is the oracle's",
           Group::schedules, probe_schedules, over_largest, in_force, std::nullopt, Feeds::any},
-    Check{"accounting",
+    Check{kAccountingCheck,
           "rows, positions and bytes count what was fed; a roll back and a refusal leave the rest",
           Group::schedules, probe_accounting, over_largest, in_force, std::nullopt, Feeds::any},
     Check{kGenerationCheck,

@@ -11,6 +11,8 @@
 
 namespace kvcheck {
 
+inline constexpr std::string_view kAccountingCheck = "accounting";
+
 // Where prefixes come from.
 enum class Source {
   corpus,  // of the model's corpus

@@ -19,7 +19,6 @@
 #include "verify/cli.h"
 #include "verify/cli_case.h"
 #include "verify/faults.h"
-#include "verify/generation.h"
 #include "verify/models.h"
 #include "verify/planted.h"
 #include "verify/replay.h"
@@ -130,7 +129,8 @@ class Table {
 };
 
 std::string_view step_word(const Case& subject) {
-  return subject.operations.empty() ? "feed" : "operation";
+  if (!subject.operations.empty()) return "operation";
+  return feeds_one_sequence(subject) ? "feed" : "step";
 }
 
 std::string table(const AuditResult& result, const Case& subject) {
@@ -204,10 +204,8 @@ bool feeds_something(const Case& subject) {
          });
 }
 
-void require_step(const AuditArguments& arguments, const Case& subject) {
+void require_step(const AuditArguments& arguments, std::size_t steps) {
   if (!arguments.step) return;
-  const std::size_t steps =
-      subject.operations.empty() ? subject.schedule.size() : subject.operations.size();
   if (static_cast<std::size_t>(*arguments.step) <= steps) return;
   throw bad_input({"--step", "step", steps == 1 ? "1" : fmt::format("1 to {}", steps),
                    fmt::format("{}", *arguments.step)});
@@ -223,12 +221,6 @@ std::string one_step(const AuditResult& result, const Case& subject, int step,
   const int row = values.front().value.at.row;
   if (row == values.back().value.at.row) text += fmt::format(", row {}", row);
   return text + "\n" + step_text(model.weights.config, values);
-}
-
-// An audit feeds one sequence by a schedule, or carries operations out. Siblings beside a prefix,
-// the roll backs and refusals of the accounting, and tokens that are generated, are not in it.
-bool feeds_as_its_check(const Case& subject) {
-  return !subject.siblings && subject.check != "accounting" && subject.check != kGenerationCheck;
 }
 
 }  // namespace
@@ -247,9 +239,6 @@ int run_audit(const AuditArguments& arguments) {
   const ModelData model = load_model(arguments.model.empty() ? named : arguments.model);
   if (tokens) subject = case_of_tokens(arguments, model);
   apply_options(arguments, model, subject);
-  if (subject.siblings && subject.schedule.empty()) {
-    subject.schedule = decode_schedule(static_cast<int>(subject.tokens.size()));
-  }
   require_same_model(subject, model, tokens ? "--tokens" : "case");
   const auto changes = std::make_shared<FaultTrace>();
   const EngineFactory factory =
@@ -261,7 +250,9 @@ int run_audit(const AuditArguments& arguments) {
   const bool asked = feeds_something(subject);
   std::optional<TraceWriter> trace;
   std::vector<StepValue> values;
-  require_step(arguments, subject);
+  const std::size_t known = std::max(subject.schedule.size(), subject.operations.size());
+  const bool counted = feeds_one_sequence(subject) || !subject.operations.empty();
+  if (counted) require_step(arguments, known);
   if (!arguments.trace.empty()) {
     require_new_file(arguments.trace, "--trace");
     trace.emplace(std::filesystem::path(arguments.trace));
@@ -273,10 +264,7 @@ int run_audit(const AuditArguments& arguments) {
     };
   }
   AuditResult result = audit(subject, model, factory, options);
-  if (result.verdict == Verdict::agree && !feeds_as_its_check(subject)) {
-    result.verdict = Verdict::gave_up;
-    result.note = "the check of this case feeds otherwise than by its schedule: kvcheck repro does";
-  }
+  if (!counted) require_step(arguments, result.steps.size());
   if (options.set && !result.value_set) {
     throw bad_input({"--set", "no such value in this run",
                      "a row that is fed, and a key that it sees", arguments.set});

@@ -34,8 +34,11 @@ constexpr auto kOfSequences = std::to_array<InvariantRow>({
      "what has no room, no tokens or unknown ones is refused, and so is a roll "
      "back to rows that are gone",
      kHeld},
-    {"refusal-changes-nothing", "what was refused leaves all bytes as they were", kHeld},
-    {"others-untouched", "sequences that an operation is not about keep all their bytes",
+    {"refusal-changes-nothing", "what was refused leaves all bytes as they were, or all answers",
+     kHeld},
+    {"others-untouched",
+     "sequences that an operation is not about keep all their bytes; where an engine does not tell "
+     "them, a copy answers as the sequence must",
      "operations"},
     {"copies-equal", "a fork, a loaded and a reordered sequence hold the bytes that were copied",
      "operations"},

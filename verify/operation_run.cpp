@@ -55,6 +55,10 @@ bool worse(const CaseResult& a, const CaseResult& b, const Policy& policy) {
   return badness(policy, a) > badness(policy, b);
 }
 
+bool all_same_bits(std::span<const MeasuredRow> rows) {
+  return std::ranges::all_of(rows, [](const MeasuredRow& row) { return row.comparison.same_bits; });
+}
+
 // The largest difference in units of these floors.
 double ratio_of(std::span<const MeasuredRow> rows, std::span<const NoiseFloor> floors) {
   double most = 0;
@@ -317,36 +321,44 @@ void OperationRunner::feed(const OperationStep& step) {
   }
 }
 
-// Rows first .. first + count - 1 of the answer are the last ones of the sequence.
 void OperationRunner::compare_feed(const FedTokens& fed, int first, int count) {
-  FedRows rows{
-      .first = rows_.size(), .count = static_cast<std::size_t>(count), .tokens = {}, .log = {}};
-  const bool plain = log_->plain(fed.handle);
-  if (plain) {
-    rows.tokens = log_->tokens(fed.handle);
-  } else {
-    rows.log = log_->log(fed.handle);
-  }
-  reference(rows);
+  FedRows rows = compare(*log_, fed.handle, {answer_, first, count}, rows_);
+  const std::span<const MeasuredRow> measured = std::span(rows_).subspan(rows.first, rows.count);
   renumbered_ = renumbered_ || renumbered(rows.log);
-  bool same = true;
-  for (int i = 0; i < count; ++i) {
-    MeasuredRow row;
-    row.position = log_->next_position(fed.handle) - count + i;
-    const int at_row = expected_.rows() - count + i;
-    row.comparison = compare_rows(expected_.row(at_row), answer_.row(first + i), setup_.scalar);
-    row.uncached.assign(expected_.row(at_row).begin(), expected_.row(at_row).end());
-    row.cached.assign(answer_.row(first + i).begin(), answer_.row(first + i).end());
-    same = same && row.comparison.same_bits;
-    rows_.push_back(std::move(row));
-  }
-  if (whole_ && plain) add_loss(rows.tokens, count, first);
-  if (same) return;
+  if (whole_ && rows.log.empty()) add_loss(rows.tokens, count, first);
+  if (all_same_bits(measured)) return;
   if (may_wait(rows)) {
     unmeasured_.push_back(std::move(rows));
   } else {
     measure_floors(rows, rows_);
   }
+}
+
+// The answered rows are the last ones of the sequence in the log; what is compared is added to
+// `out`.
+auto OperationRunner::compare(const TokenLog& log, int handle, const AnsweredRows& answered,
+                              std::vector<MeasuredRow>& out) -> FedRows {
+  FedRows fed{.first = out.size(),
+              .count = static_cast<std::size_t>(answered.count),
+              .tokens = {},
+              .log = {}};
+  if (log.plain(handle)) {
+    fed.tokens = log.tokens(handle);
+  } else {
+    fed.log = log.log(handle);
+  }
+  reference(fed);
+  for (int i = 0; i < answered.count; ++i) {
+    MeasuredRow row;
+    row.position = log.next_position(handle) - answered.count + i;
+    const std::span<const double> right = expected_.row(expected_.rows() - answered.count + i);
+    const std::span<const double> found = answered.logits.row(answered.first + i);
+    row.comparison = compare_rows(right, found, setup_.scalar);
+    row.uncached.assign(right.begin(), right.end());
+    row.cached.assign(found.begin(), found.end());
+    out.push_back(std::move(row));
+  }
+  return fed;
 }
 
 void OperationRunner::reference(const FedRows& fed) {
@@ -377,7 +389,7 @@ bool OperationRunner::may_wait(FedRows& fed) {
 void OperationRunner::measure_floors(const FedRows& fed, std::span<MeasuredRow> rows,
                                      const EnoughFloors& enough) {
   const std::span<MeasuredRow> measured = rows.subspan(fed.first, fed.count);
-  Logits uncached{answer_.vocabulary, {}};
+  Logits uncached{expected_.vocabulary, {}};
   for (const MeasuredRow& row : measured) {
     uncached.values.insert(uncached.values.end(), row.uncached.begin(), row.uncached.end());
   }
@@ -422,13 +434,42 @@ void OperationRunner::look_at_sequences(const Operation& operation, const Operat
                  .next_position = log_->next_position(handle),
                  .peak = sequence.peak},
                 when, facts_);
-    if (!prints) continue;
-    const std::uint64_t print = engine_->fingerprint(sequence.id);
-    if (std::ranges::find(step.changed, handle) == step.changed.end()) {
-      facts_.expect_same(untouched, when, sequence.fingerprint, print);
+    const bool same = std::ranges::find(step.changed, handle) == step.changed.end();
+    if (!prints) {
+      if (same) look_through_a_copy(handle, untouched, when);
+      continue;
     }
+    const std::uint64_t print = engine_->fingerprint(sequence.id);
+    if (same) facts_.expect_same(untouched, when, sequence.fingerprint, print);
     sequence.fingerprint = print;
   }
+}
+
+// An engine that does not say which bytes it holds: a copy of the sequence is fed one token more.
+// Not where the engine copies nothing, where no token fits, or where rounding hides what is seen.
+void OperationRunner::look_through_a_copy(int handle, Invariant untouched,
+                                          const std::function<std::string()>& when) {
+  const Operation one_more{Verb::feed, {handle}, {1}};
+  if (!engine_->hello().can.fork || log_->why_not(one_more)) return;
+  TokenLog ahead = *log_;
+  const OperationStep step = ahead.apply(one_more);
+  const SequenceId copy = engine_->fork(at(handle).id);
+  engine_->feed(copy, step.feeds[0].tokens, Rows::all, probed_);
+  engine_->close(copy);
+  require_rows(*engine_, probed_, 1);
+  std::vector<MeasuredRow> row;
+  const FedRows fed = compare(ahead, handle, {probed_, 0, 1}, row);
+  if (!all_same_bits(row)) measure_floors(fed, row);
+  const Schedule none;
+  const Measured measured{{}, none, row, 0, {}};
+  const CaseResult judged = judge_case(policy_of(renumbered(fed.log)), measured, setup_.scalar);
+  if (judged.verdict == Verdict::gave_up) return;
+  std::string complaint;
+  if (judged.verdict != Verdict::agree) {
+    complaint = fmt::format("{}, one token fed to a copy is answered wrong by {}", when(),
+                            row[0].comparison.max_abs_difference);
+  }
+  facts_.expect(untouched, complaint);
 }
 
 std::vector<SequenceId> OperationRunner::sequence_ids() const {
@@ -467,10 +508,14 @@ void OperationRunner::expect_copies(const Operation& operation, const OperationS
 
 // Keys that were rotated back differ by rounding from those rotated at once, in any arithmetic: the
 // rows that saw them are judged by the noise floor.
+Policy OperationRunner::policy_of(bool renumbered) const {
+  const bool by_noise = std::holds_alternative<NoiseLimit>(policy_);
+  return renumbered && !by_noise ? Policy{NoiseLimit{}} : policy_;
+}
+
 void OperationRunner::judge_step(int index, bool renumbered) {
   if (facts_.count == 0 && rows_.empty()) return;  // nothing is open that could be looked at
-  const bool by_noise = std::holds_alternative<NoiseLimit>(policy_);
-  const Policy policy = renumbered && !by_noise ? Policy{NoiseLimit{}} : policy_;
+  const Policy policy = policy_of(renumbered);
   if (!facts_.note.empty()) {
     for (const FedRows& fed : unmeasured_) measure_floors(fed, rows_);
     unmeasured_.clear();

@@ -121,6 +121,12 @@ class OperationRunner {
     OpenStep* step;
     FedRows* fed;
   };
+  // Rows first .. first + count - 1 of what an engine answered.
+  struct AnsweredRows {
+    const Logits& logits;
+    int first;
+    int count;
+  };
 
   void take_step(int index, const Operation& operation, const Watcher& watch);
   bool refused(const Operation& operation);
@@ -129,6 +135,8 @@ class OperationRunner {
   void execute(const Operation& operation, const OperationStep& step);
   void feed(const OperationStep& step);
   void compare_feed(const FedTokens& fed, int first, int count);
+  [[nodiscard]] FedRows compare(const TokenLog& log, int handle, const AnsweredRows& answered,
+                                std::vector<MeasuredRow>& out);
   void reference(const FedRows& fed);
   void measure_floors(const FedRows& fed, std::span<MeasuredRow> rows,
                       const EnoughFloors& enough = {});
@@ -140,6 +148,8 @@ class OperationRunner {
   // `untouched`: of which invariant it is that what did not change did not.
   void look_at_sequences(const Operation& operation, const OperationStep& step,
                          Invariant untouched);
+  void look_through_a_copy(int handle, Invariant untouched,
+                           const std::function<std::string()>& when);
   // `before`: the operation's sequences as they were, in its order.
   void expect_copies(const Operation& operation, const OperationStep& step,
                      const std::vector<Sequence>& before);
@@ -147,6 +157,7 @@ class OperationRunner {
   [[nodiscard]] std::vector<SequenceId> sequence_ids() const;
   void carry_peaks(const Operation& operation, const OperationStep& step,
                    const std::vector<Sequence>& before);
+  [[nodiscard]] Policy policy_of(bool renumbered) const;
   void judge_step(int index, bool renumbered);
   void take_result(CaseResult judged, std::optional<MeasuredRow> row, const Policy& policy);
   [[nodiscard]] std::optional<MeasuredRow> worst_of(const Policy& policy,
@@ -183,7 +194,7 @@ class OperationRunner {
   std::vector<MeasuredRow> rows_;
   std::vector<FedRows> unmeasured_;  // of them
   bool renumbered_ = false;          // some row of a feed saw keys that were rotated once more
-  Logits answer_, expected_, unrounded_;
+  Logits answer_, expected_, unrounded_, probed_;
   std::vector<NoiseFloor> floors_;
   std::vector<Feed> feeds_;
 

@@ -203,21 +203,84 @@ TEST(OperationRun, names_the_step_and_the_position_of_the_worst_row) {
   EXPECT_EQ(result.rows_compared, 4 + 5);
 }
 
-TEST(OperationRun, sees_a_sequence_change_that_nothing_was_done_to) {
-  const EngineFactory factory = [](const ModelData& model, const EngineSetup& setup) {
+// A feed to sequence 1 does something to the cache of sequence 0.
+EngineFactory changing_the_first(const std::function<void(KvCache<float>&)>& change,
+                                 const std::function<void(Capabilities&)>& can) {
+  return [change, can](const ModelData& model, const EngineSetup& setup) {
     auto builtin = std::make_unique<Builtin<float>>(model.weights, setup.arithmetic);
     Hooks hooks;
-    hooks.feed = [&engine = *builtin](Engine& inner, std::span<const Feed> feeds, Rows rows,
-                                      Logits& out) {
+    hooks.can = can;
+    hooks.feed = [&engine = *builtin, change](Engine& inner, std::span<const Feed> feeds, Rows rows,
+                                              Logits& out) {
       inner.batch(feeds, rows, out);
-      if (feeds[0].sequence == 1) *engine.cache(0).key(1, 0) += 1;
+      if (feeds[0].sequence == 1) change(engine.cache(0));
     };
     return std::make_unique<HookedEngine>(std::move(builtin), std::move(hooks));
   };
-  const CaseResult result = run("open.open.feed:0x2.feed:1x2.feed:0x1", factory);
+}
+
+void add_to_a_key(KvCache<float>& cache) { *cache.key(1, 0) += 1; }
+void hide_the_bytes(Capabilities& can) { can.fingerprint = false; }
+
+TEST(OperationRun, sees_a_sequence_change_that_nothing_was_done_to) {
+  const CaseResult result =
+      run("open.open.feed:0x2.feed:1x2.feed:0x1", changing_the_first(add_to_a_key, {}));
   EXPECT_EQ(result.verdict, Verdict::diverge);
   EXPECT_EQ(result.step, 3);
   EXPECT_EQ(result.note, "invariant others-untouched violated by sequence 0 after feed: changed");
+}
+
+// ---- Engines that do not tell their bytes
+
+TEST(OperationRun, without_bytes_a_copy_tells_that_a_sequence_changed) {
+  constexpr std::string_view kFeeds = "open.open.feed:0x2.feed:1x2.feed:0x1";
+  const CaseResult result = run(kFeeds, changing_the_first(add_to_a_key, hide_the_bytes));
+  EXPECT_EQ(result.verdict, Verdict::diverge);
+  EXPECT_EQ(result.step, 3) << "before it is fed again";
+  EXPECT_THAT(result.note, testing::MatchesRegex(
+                               "invariant others-untouched violated: by sequence 0 after feed, one "
+                               "token fed to a copy is answered wrong by 0[.][0-9]+"));
+  const auto nan = [](KvCache<float>& cache) {
+    *cache.key(1, 0) = std::numeric_limits<float>::quiet_NaN();
+  };
+  EXPECT_EQ(run(kFeeds, changing_the_first(nan, hide_the_bytes)).step, 3);
+}
+
+// Of what is not told nothing is claimed: the change shows when the sequence itself is fed.
+TEST(OperationRun, without_bytes_and_copies_other_sequences_are_not_looked_at) {
+  const ModelData model = two_window_model();
+  const auto neither = [](Capabilities& can) { can.fingerprint = can.fork = false; };
+  const Case subject = operations_case(model, {}, "open.open.feed:0x2.feed:1x2.feed:0x1");
+  OperationRunner runner = runner_of(subject, model, changing_the_first(add_to_a_key, neither));
+  const CaseResult result = runner.run(subject.operations);
+  EXPECT_EQ(result.verdict, Verdict::diverge);
+  EXPECT_EQ(result.step, 4);
+  EXPECT_EQ(result.note, "");
+  EXPECT_EQ(runner.invariants().checked[index_of(Invariant::others)], 0);
+}
+
+// Every kind of cache agrees, also where rows were dropped and keys rotated back; and the copies
+// leave nothing behind.
+TEST(OperationRun, copies_of_right_sequences_answer_right) {
+  const ModelData model = two_window_model();
+  Hooks hooks;
+  hooks.can = hide_the_bytes;
+  for (const CacheKind& kind : all_cache_kinds()) {
+    for (const std::string_view operations : {kEveryVerb, kMovingVerbs}) {
+      if (operations == kMovingVerbs && !builtin_capabilities(model.weights.config, kind).shift) {
+        continue;
+      }
+      for (const Arithmetic arithmetic : {Arithmetic::row, Arithmetic::matrix}) {
+        const Case subject = operations_case(model, kind, operations, arithmetic);
+        OperationRunner runner = runner_of(subject, model, hooked(hooks));
+        const CaseResult result = runner.run(subject.operations);
+        const Verdict expected = kind.lossy() ? result.verdict : Verdict::agree;
+        EXPECT_EQ(result.verdict, expected) << name(kind) << ": " << result.note;
+        EXPECT_NE(result.verdict, Verdict::diverge) << name(kind) << ": " << result.note;
+        EXPECT_GT(runner.invariants().checked[index_of(Invariant::others)], 1) << name(kind);
+      }
+    }
+  }
 }
 
 // Of equal lengths, so that neither rows nor bytes tell.
