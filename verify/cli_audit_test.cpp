@@ -90,6 +90,38 @@ TEST(CliAudit, a_case_of_a_fault_has_it_again) {
   EXPECT_THAT(result.out, HasSubstr("\nfault      pos-decode-offset:onset1:amount1: feeds to a"));
 }
 
+// On chapter8 in row arithmetic.
+Case check_of_chapter8(std::string_view check, std::vector<int> tokens, Schedule schedule) {
+  Case subject;
+  subject.check = check;
+  subject.model = "chapter8";
+  subject.model_hash = short_hash(load_model("chapter8"));
+  subject.arithmetic = Arithmetic::row;
+  subject.tokens = std::move(tokens);
+  subject.schedule = std::move(schedule);
+  return subject;
+}
+
+TEST(CliAudit, a_case_is_carried_out_as_its_check_does) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const std::string rolls_back = to_token(check_of_chapter8("accounting", {0, 2, 4, 6}, {4}));
+  const CommandResult right = kvcheck.run_words({"audit", rolls_back});
+  EXPECT_EQ(right.exit_code, kExitAgree) << everything(right);
+  EXPECT_THAT(right.out, HasSubstr("\n  step   2  roll back to 2              agrees\n"));
+  const CommandResult wrong =
+      kvcheck.run_words({"audit", rolls_back, "--fault", "truncate-pos-kept"});
+  EXPECT_EQ(wrong.exit_code, kExitDiverge) << everything(wrong);
+  EXPECT_THAT(wrong.out, HasSubstr("first divergence: step 3 (tokens 4 6): position: row 2: "
+                                   "position 3 where 2 was expected"));
+  Case beside = check_of_chapter8("exact", {0, 2}, {1, 1});
+  beside.siblings = true;
+  const CommandResult siblings = kvcheck.run_words({"audit", to_token(beside), "--step", "9"});
+  EXPECT_EQ(siblings.exit_code, kExitAgree) << everything(siblings);
+  EXPECT_THAT(siblings.out, HasSubstr("\nstep 9, batch of 8: tokens 0 | 1 | 2 | 3 | 4 | 5"));
+  EXPECT_EQ(complaint(kvcheck.run_words({"audit", to_token(beside), "--step", "19"})),
+            "--step: step, expected 1 to 18, got 19");
+}
+
 TEST(CliAudit, a_value_that_is_set_is_shown_with_what_follows) {
   const TestCommand kvcheck(KVCHECK_BINARY);
   const CommandResult result = audit(kvcheck, {"--set", "layer0.value[row 1][head 0][0]=9"});
