@@ -266,19 +266,17 @@ int* room_for(std::size_t count, PolicyScratch& scratch) {
   return scratch.found.data();
 }
 
-// A bit for each of up to kSumBlock values, for whether it is wanted. Bytes first, then a product
-// that moves the low bits of eight of them together: nothing of it is a branch, which could not be
-// guessed.
+// A bit for each of up to kSumBlock values, for whether it is wanted. Each value's own bit first,
+// in words as wide as the values, then all of them together: nothing of it is a branch, which could
+// not be guessed.
 template <typename Wanted>
 std::uint64_t mask_of(std::span<const double> values, Wanted wanted) {
-  std::array<std::uint8_t, kSumBlock> flags{};
-  for (std::size_t i = 0; i < values.size(); ++i) flags[i] = wanted(values[i]) ? 1 : 0;
-  std::uint64_t mask = 0;
-  for (std::size_t i = 0; i < kSumBlock; i += 8) {
-    std::uint64_t bytes = 0;
-    for (std::size_t j = 0; j < 8; ++j) bytes |= std::uint64_t{flags[i + j]} << (8 * j);
-    mask |= ((bytes * 0x0102040810204080U) >> 56) << i;
+  std::array<std::uint64_t, kSumBlock> bits{};
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    bits[i] = static_cast<std::uint64_t>(wanted(values[i])) << i;
   }
+  std::uint64_t mask = 0;
+  for (const std::uint64_t bit : bits) mask |= bit;
   return mask;
 }
 
@@ -304,17 +302,17 @@ void rank(std::span<const double> values, std::span<const int> indices,
 int rank_within(std::span<const double> logits, Range range, PolicyScratch& scratch) {
   int* const found = room_for(logits.size(), scratch);
   int* next = found;
-  int above = 0;
+  std::int64_t above = 0;  // as wide as what is compared
   blocks(logits.size(), [&](std::size_t first, std::size_t count) {
     if (scratch.maxima[first / kSumBlock] < range.low) return;
     const auto block = logits.subspan(first, count);
     next = write_wanted(
         block, first, [=](double x) { return (x >= range.low) & (x < range.high); }, next);
     if (scratch.maxima[first / kSumBlock] < range.high) return;
-    above += std::popcount(mask_of(block, [=](double x) { return x >= range.high; }));
+    for (const double x : block) above += x >= range.high ? 1 : 0;
   });
   rank(logits, {found, next}, scratch.ranked);
-  return above;
+  return static_cast<int>(above);
 }
 
 // The last of the k largest logits.
@@ -331,24 +329,26 @@ Ranked cut_of_rank(std::span<const double> logits, int k, PolicyScratch& scratch
 // The ids of the k largest logits, rising, and their logits.
 void keep_largest(std::span<const double> logits, int k, PolicyScratch& scratch) {
   const Ranked cut = cut_of_rank(logits, k, scratch);
-  int* const found = room_for(logits.size(), scratch);
-  int* next = found;
+  scratch.ids.resize(static_cast<std::size_t>(k));
+  scratch.values.resize(static_cast<std::size_t>(k));
+  int* id = scratch.ids.data();
+  double* value = scratch.values.data();
   const auto ties = static_cast<std::size_t>(cut.id) + 1;  // that stay, by their id
+  const auto keep = [&](std::size_t first, std::size_t count, auto wanted) {
+    const auto block = logits.subspan(first, count);
+    for (std::uint64_t mask = mask_of(block, wanted); mask != 0; mask &= mask - 1) {
+      const int at = std::countr_zero(mask);
+      *id++ = static_cast<int>(first) + at;
+      *value++ = block[static_cast<std::size_t>(at)];
+    }
+  };
   blocks(logits.size(), [&](std::size_t first, std::size_t count) {
     if (scratch.maxima[first / kSumBlock] < cut.value) return;
     const std::size_t with = std::clamp(ties, first, first + count) - first;
-    next = write_wanted(
-        logits.subspan(first, with), first, [=](double x) { return x >= cut.value; }, next);
+    keep(first, with, [=](double x) { return x >= cut.value; });
     if (with == count) return;
-    next = write_wanted(
-        logits.subspan(first + with, count - with), first + with,
-        [=](double x) { return x > cut.value; }, next);
+    keep(first + with, count - with, [=](double x) { return x > cut.value; });
   });
-  scratch.ids.assign(found, next);
-  scratch.values.resize(scratch.ids.size());
-  for (std::size_t i = 0; i < scratch.ids.size(); ++i) {
-    scratch.values[i] = logits[static_cast<std::size_t>(scratch.ids[i])];
-  }
 }
 
 // ---- Weights
