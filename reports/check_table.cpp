@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "engine/echo.h"
+#include "engine/text_width.h"
 #include "reports/number_text.h"
 
 namespace kvcheck {
@@ -63,18 +64,6 @@ constexpr auto kColumns = std::to_array<TableColumn>({
 
 using Line = std::array<std::string, kColumns.size()>;
 
-// Characters of UTF-8: bytes that do not continue one.
-std::size_t width_of(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80;
-  }));
-}
-
-std::string padded(const std::string& text, std::size_t width, Align align) {
-  const std::string blanks(width - width_of(text), ' ');
-  return align == Align::left ? text + blanks : blanks + text;
-}
-
 std::vector<Line> lines_of(std::span<const TableRow> rows) {
   std::vector<Line> lines(rows.size() + 1);
   for (std::size_t c = 0; c < kColumns.size(); ++c) {
@@ -102,7 +91,7 @@ std::string prefix_text(std::span<const int> tokens, std::span<const std::string
   for (std::size_t i = tokens.size(); i > 0; --i) {
     const std::string word = word_of(tokens[i - 1], words);
     const std::size_t before = i == 1 ? 0 : kCut.size();  // further words would be cut
-    const bool fits = width_of(word) + 1 + width_of(text) + before <= kPrefixTextMax;
+    const bool fits = text_width(word) + 1 + text_width(text) + before <= kPrefixTextMax;
     // The last token is shown however long it is.
     if (!text.empty() && !fits) return std::string(kCut) + text;
     text.insert(0, text.empty() ? word : word + ' ');
@@ -149,14 +138,15 @@ std::string check_table(std::span<const TableRow> rows) {
   std::array<std::size_t, kColumns.size()> widths{};
   for (const Line& line : lines) {
     for (std::size_t c = 0; c < widths.size(); ++c) {
-      widths[c] = std::max(widths[c], width_of(line[c]));
+      widths[c] = std::max(widths[c], text_width(line[c]));
     }
   }
   std::string text;
   for (const Line& line : lines) {
     for (std::size_t c = 0; c < widths.size(); ++c) {
       if (c > 0) text += "  ";
-      text += padded(line[c], widths[c], kColumns[c].align);
+      const auto pad = kColumns[c].align == Align::left ? padded_right : padded_left;
+      text += pad(line[c], widths[c]);
     }
     text.erase(text.find_last_not_of(' ') + 1);
     text += '\n';

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "engine/cost.h"
@@ -29,6 +30,11 @@ std::string grouped(const Count& count) { return grouped(count.digits(), 0); }
 
 std::string three_digits(double number) {
   return std::isnan(number) ? "nan" : fmt::format("{:.3g}", number);
+}
+
+std::string ulps_text(std::uint64_t ulps) {
+  constexpr std::uint64_t kOfNan = std::numeric_limits<std::uint64_t>::max();
+  return ulps == kOfNan ? "nan" : fmt::format("{}", ulps);
 }
 
 std::string duration_text(double seconds) {

@@ -120,12 +120,14 @@ std::string remark(const Line& line) {
   double largest = 0;
   std::uint64_t ulps = 0;
   for (auto at = line.first; at != line.second; ++at) {
-    const double difference = std::abs(at->value.cached - at->value.uncached);
+    const bool same = at->value.cached == at->value.uncached;  // also where both are infinite
+    const double difference = same ? 0 : std::abs(at->value.cached - at->value.uncached);
     // Written so that a NaN is larger than everything, and stays.
     if (!(difference <= largest) && !std::isnan(largest)) largest = difference;
     ulps = std::max(ulps, at->value.ulps);
   }
   if (ulps == 0 && largest == 0) return "same bits";
+  if (std::isnan(largest)) return "<- not a number";
   return fmt::format("<- {} apart, {} ULPs", three_digits(largest), ulps);
 }
 

@@ -2,9 +2,9 @@
 // Lays out cells.
 #include "reports/text_table.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include "engine/text_width.h"
 
 namespace kvcheck {
 
@@ -13,7 +13,8 @@ std::vector<std::size_t> TextTable::widths() const {
   for (const auto& row : rows_) {
     if (row.size() < 2) continue;
     if (widths.size() < row.size()) widths.resize(row.size(), 0);
-    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+    for (std::size_t c = 0; c < row.size(); ++c)
+      widths[c] = std::max(widths[c], text_width(row[c]));
   }
   return widths;
 }
@@ -26,8 +27,7 @@ std::string TextTable::text() const {
     for (std::size_t c = 0; c < row.size(); ++c) {
       const std::size_t width = row.size() < 2 ? 0 : wide[c];
       if (c > 0) line += "  ";
-      line +=
-          c < left_ ? fmt::format("{:<{}}", row[c], width) : fmt::format("{:>{}}", row[c], width);
+      line += c < left_ ? padded_right(row[c], width) : padded_left(row[c], width);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";

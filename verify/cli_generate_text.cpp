@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/echo.h"
+#include "engine/text_width.h"
 #include "reports/number_text.h"
 #include "verify/cli_case.h"
 #include "verify/cli_generate.h"
@@ -32,15 +33,15 @@ const Generation& longer(const GenerationShown& shown) {
 }
 
 // Wide enough for every token that was returned, and for the heading.
-int token_width(const GenerationShown& shown, const ModelData& model) {
+std::size_t token_width(const GenerationShown& shown, const ModelData& model) {
   std::size_t width = 5;
   for (const auto* run : {&shown.uncached, &shown.cached}) {
     if (!*run) continue;
     for (const int token : (*run)->returned()) {
-      width = std::max(width, token_text(model, token).size());
+      width = std::max(width, text_width(token_text(model, token)));
     }
   }
-  return static_cast<int>(width);
+  return width;
 }
 
 class StepsTable {
@@ -59,7 +60,9 @@ class StepsTable {
   [[nodiscard]] bool draws() const { return !shown_.request.policy.greedy(); }
 
   // Of one run: token, logit, probability and, if it was drawn, its share under the policy.
-  [[nodiscard]] int half_width() const { return 3 + width_ + 2 + 13 + 2 + 7 + (draws() ? 9 : 0); }
+  [[nodiscard]] std::size_t half_width() const {
+    return 3 + width_ + 2 + 13 + 2 + 7 + (draws() ? 9U : 0U);
+  }
 
   [[nodiscard]] std::string headings() const {
     std::string over = fmt::format("{:43}", "");
@@ -100,10 +103,11 @@ class StepsTable {
 
   [[nodiscard]] std::string choice(const std::optional<Generation>& run, std::size_t i) const {
     if (!run) return "";
-    if (i >= run->steps.size()) return std::string(static_cast<std::size_t>(half_width()), ' ');
+    if (i >= run->steps.size()) return std::string(half_width(), ' ');
     const GenerationStep& step = run->steps[i];
-    std::string text = fmt::format("   {:<{}}  {:>13}  {:>7.4f}", token_text(model_, step.token),
-                                   width_, logit_text(step.logit), step.probability);
+    std::string text =
+        fmt::format("   {}  {:>13}  {:>7.4f}", padded_right(token_text(model_, step.token), width_),
+                    logit_text(step.logit), step.probability);
     if (draws()) text += fmt::format("  {:>7.4f}", step.drawn_with);
     return text;
   }
@@ -122,7 +126,7 @@ class StepsTable {
 
   const GenerationShown& shown_;
   const ModelData& model_;
-  const int width_;
+  const std::size_t width_;
 };
 
 std::string why_stopped(const Generation& generation, const ModelData& model) {
@@ -181,8 +185,8 @@ std::string batch_table(const std::vector<GenerationShown>& requests, const Mode
     return tokens_text(model, shown.request.prompt);
   };
   for (const GenerationShown& shown : requests) {
-    prompt_width = std::max(prompt_width, prompt_text(shown).size());
-    returned_width = std::max(returned_width, tokens_returned(longer(shown), model).size());
+    prompt_width = std::max(prompt_width, text_width(prompt_text(shown)));
+    returned_width = std::max(returned_width, text_width(tokens_returned(longer(shown), model)));
   }
   std::string text = fmt::format("{:>7}  {:<{}}  {:>5}  {:>4}  {:<{}}  {:<7}  {}\n", "request",
                                  "prompt", prompt_width, "first", "last", "returned",
@@ -191,14 +195,14 @@ std::string batch_table(const std::vector<GenerationShown>& requests, const Mode
     const GenerationShown& shown = requests[i];
     const Generation& run = longer(shown);
     const bool compared = shown.uncached && shown.cached;
-    text +=
-        fmt::format("{:>7}  {:<{}}  {:>5}  {:>4}  {:<{}}  {:<7}  {}\n", i + 1, prompt_text(shown),
-                    prompt_width, run.steps.front().step + 1, run.steps.back().step + 1,
-                    tokens_returned(run, model), returned_width, name(run.stop),
-                    !compared             ? "-"
-                    : !shown.note.empty() ? "different"
-                    : shown.decision      ? "a tie"
-                                          : "the same");
+    text += fmt::format("{:>7}  {}  {:>5}  {:>4}  {}  {:<7}  {}\n", i + 1,
+                        padded_right(prompt_text(shown), prompt_width), run.steps.front().step + 1,
+                        run.steps.back().step + 1,
+                        padded_right(tokens_returned(run, model), returned_width), name(run.stop),
+                        !compared             ? "-"
+                        : !shown.note.empty() ? "different"
+                        : shown.decision      ? "a tie"
+                                              : "the same");
   }
   return text;
 }

@@ -15,7 +15,9 @@
 #include "engine/error.h"
 #include "engine/files.h"
 #include "engine/sequences.h"
+#include "engine/text_width.h"
 #include "properties/operations_gen.h"
+#include "reports/number_text.h"
 #include "verify/case_text.h"
 #include "verify/cli.h"
 #include "verify/cli_case.h"
@@ -116,10 +118,11 @@ std::string rows(const Case& subject, const Replayed& replayed, const ModelData&
   for (const std::size_t i : shown_ids(row)) {
     const bool worst =
         static_cast<int>(i) == row.comparison.token_at_max && row.comparison.max_abs_difference > 0;
-    text += fmt::format("{:>16}  {:>24}  {:>24}  {:>14.6g}  {:>10}{}\n",
-                        word(model, static_cast<int>(i)), number(row.uncached[i], scalar),
-                        number(row.cached[i], scalar), row.cached[i] - row.uncached[i],
-                        ulps_between(row.uncached[i], row.cached[i], scalar),
+    text += fmt::format("{}  {:>24}  {:>24}  {:>14.6g}  {:>10}{}\n",
+                        padded_left(word(model, static_cast<int>(i)), 16),
+                        number(row.uncached[i], scalar), number(row.cached[i], scalar),
+                        row.cached[i] - row.uncached[i],
+                        ulps_text(ulps_between(row.uncached[i], row.cached[i], scalar)),
                         worst ? "  <- largest" : "");
   }
   return text;
