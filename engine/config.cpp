@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/config_reading.h"
 #include "engine/error.h"
 #include "engine/model.h"
 
@@ -139,10 +140,19 @@ void size(const Config& c, std::string_view where) {
 }  // namespace
 
 void validate(const Config& config, std::string_view where) {
+  validate_shape(config, where);
+  size(config, where);
+}
+
+void validate_shape(const Config& config, std::string_view where) {
   dimensions(config, where);
   divisions(config, where);
   numbers(config, where);
-  size(config, where);
+}
+
+void make_windows(Config& config, int window) {
+  if (config.layers < 1 || config.layers > kLayersMax) return;
+  config.windows.assign(static_cast<std::size_t>(config.layers), window);
 }
 
 std::int64_t cache_bytes(const Config& config, int rows, int scalar_size) {

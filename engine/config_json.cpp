@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/config_reading.h"
 #include "engine/echo.h"
 #include "engine/error.h"
 #include "engine/strict_json.h"
@@ -126,11 +127,7 @@ Config parse_config(std::string_view text, std::string_view where) {
     if (value) return read_value(*value, {where, key}, config.*member);
     if (presence == Presence::required) throw bad_value({where, key}, "a value", nullptr);
   });
-  // A layer count too large to be true is left to validate(), before anything is allocated for it.
-  constexpr int kLayersBelievable = 1 << 16;
-  if (!object.contains("windows") && config.layers > 0 && config.layers <= kLayersBelievable) {
-    config.windows.assign(static_cast<std::size_t>(config.layers), 0);
-  }
+  if (!object.contains("windows")) make_windows(config, 0);
   validate(config, where);
   return config;
 }

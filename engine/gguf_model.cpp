@@ -11,6 +11,7 @@
 #include <limits>
 #include <optional>
 
+#include "engine/config_reading.h"
 #include "engine/echo.h"
 #include "engine/error.h"
 #include "engine/sequences.h"
@@ -140,11 +141,6 @@ void check_keys(const Gguf& gguf, const Architecture& architecture) {
 
 // ---- Configurations
 
-void make_windows(Config& c) {
-  constexpr int kLayersBelievable = 1 << 16;
-  if (c.layers <= kLayersBelievable) c.windows.assign(static_cast<std::size_t>(c.layers), 0);
-}
-
 // What all have; the vocabulary is as large as the embedding.
 Config decoder(const Values& values) {
   Config c;
@@ -171,7 +167,7 @@ Config decoder(const Values& values) {
   }
   c.context = std::min(values.whole("context_length"), kStoredContextMax);
   c.output = values.holds("output.weight") ? Output::separate : Output::tied;
-  make_windows(c);
+  make_windows(c, 0);
   return c;
 }
 
@@ -197,6 +193,8 @@ Config rotary_decoder(const Values& values, RotaryPairs pairs) {
   c.rotary_pairs = pairs;
   c.rotary_base = values.number("rope.freq_base", 10000.0);
   const int rotated = values.whole("rope.dimension_count", c.head_size);
+  // Here 0 would say "all of them", which is not what the file says.
+  if (rotated == 0) throw values.bad("rope.dimension_count", "an even number from 2 on");
   if (rotated != c.head_size) c.rotary_dimensions = rotated;
   c.mlp = Mlp::swiglu;
   c.qkv_bias = values.holds("blk.0.attn_q.bias");

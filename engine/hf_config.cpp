@@ -12,6 +12,7 @@
 #include <numbers>
 #include <utility>
 
+#include "engine/config_reading.h"
 #include "engine/echo.h"
 #include "engine/error.h"
 #include "engine/strict_json.h"
@@ -189,14 +190,6 @@ class Values {
   std::string where_;
 };
 
-// All layers with the same window, 0 for none; a count of layers too large to be true is left to
-// validate().
-void make_windows(Config& config, int window) {
-  constexpr int kLayersBelievable = 1 << 16;
-  if (config.layers > kLayersBelievable) return;
-  config.windows.assign(static_cast<std::size_t>(std::max(config.layers, 0)), window);
-}
-
 Output output_of(const Values& values, bool tied) {
   return values.get("tie_word_embeddings", tied) ? Output::tied : Output::separate;
 }
@@ -228,16 +221,36 @@ Config gpt2(const Values& values) {
 
 // Llama 3.1's frequencies (transformers, modeling_rope_utils): long waves are stretched by the
 // factor, short ones stay, those between change smoothly.
-double llama3_divisor(const Values& rope, double frequency) {
-  const double factor = rope.number("factor");
-  const double low = rope.number("low_freq_factor");
-  const double high = rope.number("high_freq_factor");
-  const double wave = 2 * std::numbers::pi / frequency;
-  const double waves = rope.number("original_max_position_embeddings") / wave;
-  if (waves < low) return factor;
-  if (waves > high) return 1;
-  const double smooth = (waves - low) / (high - low);
-  return 1 / ((1 - smooth) / factor + smooth);
+struct Llama3Scaling {
+  double factor;
+  double low;       // waves in the original context, below which a frequency is stretched
+  double high;      // and above which it stays
+  double original;  // context
+
+  [[nodiscard]] double divisor(double frequency) const {
+    const double waves = original * frequency / (2 * std::numbers::pi);
+    if (waves < low) return factor;
+    if (waves > high) return 1;
+    const double smooth = (waves - low) / (high - low);
+    return 1 / ((1 - smooth) / factor + smooth);
+  }
+};
+
+// Written so that a NaN is refused.
+double positive(const Values& values, std::string_view key) {
+  const double value = values.number(key);
+  if (value > 0) return value;
+  throw bad_value({values.where(), key}, "a number above 0", values.find(key));
+}
+
+Llama3Scaling llama3_scaling(const Values& rope) {
+  const Llama3Scaling scaling{positive(rope, "factor"), positive(rope, "low_freq_factor"),
+                              positive(rope, "high_freq_factor"),
+                              positive(rope, "original_max_position_embeddings")};
+  if (scaling.low < scaling.high) return scaling;
+  throw bad_value({rope.where(), "low_freq_factor"},
+                  fmt::format("less than high_freq_factor {}", scaling.high),
+                  rope.find("low_freq_factor"));
 }
 
 constexpr std::array<std::string_view, 7> kRopeKeys{"rope_type",
@@ -248,23 +261,46 @@ constexpr std::array<std::string_view, 7> kRopeKeys{"rope_type",
                                                     "high_freq_factor",
                                                     "original_max_position_embeddings"};
 
+// What is said at two places must be the same: nobody knows which of them a reader takes.
+void require_same(const Json* value, const JsonPlace& place, const Json* other,
+                  std::string_view where_other) {
+  if (value == nullptr || other == nullptr || *value == *other) return;
+  throw bad_value(place, fmt::format("{}, as {} says", one_line(other->dump()), where_other),
+                  value);
+}
+
+std::string_view scaling_type(const Values& rope) {
+  const Json* type = rope.find("rope_type");
+  require_same(rope.find("type"), {rope.where(), "type"}, type, "rope_type");
+  if (type == nullptr) type = rope.find("type");
+  for (const std::string_view known : {"default", "linear", "llama3"}) {
+    if (type != nullptr && *type == known) return known;
+  }
+  throw bad_value({rope.where(), "rope_type"}, R"("default" or "linear" or "llama3")", type);
+}
+
 // `rope` is what "rope_scaling" or, since version 5, "rope_parameters" holds.
-void read_rope_object(const Json& object, const JsonPlace& place, Config& c) {
+void read_rope_object(const Json& object, const JsonPlace& place, const Values& outside,
+                      Config& c) {
   require_object(object, place);
   require_known_keys(object, kRopeKeys, place);
   const Values rope(object, fmt::format("{}: {}", place.where, place.what));
+  require_same(rope.find("rope_theta"), {rope.where(), "rope_theta"}, outside.find("rope_theta"),
+               "rope_theta outside");
   c.rotary_base = rope.get("rope_theta", c.rotary_base);
-  const Json* type = rope.find("rope_type") ? rope.find("rope_type") : rope.find("type");
-  if (type && *type == "default") return;
-  if (!type || (*type != "linear" && *type != "llama3")) {
-    throw bad_value({rope.where(), "rope_type"}, R"("default" or "linear" or "llama3")", type);
-  }
+  const std::string_view type = scaling_type(rope);
   // A head of no believable size is left to validate().
   constexpr int kHeadBelievable = 1 << 16;
-  for (int i = 0; i < c.head_size / 2 && c.head_size <= kHeadBelievable; ++i) {
-    const double frequency = std::pow(c.rotary_base, -2.0 * i / c.head_size);
-    c.rotary_divisors.push_back(*type == "linear" ? rope.number("factor")
-                                                  : llama3_divisor(rope, frequency));
+  if (type == "default" || c.head_size > kHeadBelievable) return;
+  const auto pairs = static_cast<std::size_t>(std::max(c.head_size, 0) / 2);
+  if (type == "linear") {
+    c.rotary_divisors.assign(pairs, rope.number("factor"));
+    return;
+  }
+  const Llama3Scaling scaling = llama3_scaling(rope);
+  for (std::size_t i = 0; i < pairs; ++i) {
+    const double place_of_pair = -2.0 * static_cast<double>(i) / c.head_size;
+    c.rotary_divisors.push_back(scaling.divisor(std::pow(c.rotary_base, place_of_pair)));
   }
 }
 
@@ -277,8 +313,18 @@ void read_rope(const Values& values, Config& c) {
   if (scaling && parameters) {
     throw bad_value({values.where(), "rope_scaling"}, "none beside rope_parameters", scaling);
   }
-  if (scaling) read_rope_object(*scaling, {values.where(), "rope_scaling"}, c);
-  if (parameters) read_rope_object(*parameters, {values.where(), "rope_parameters"}, c);
+  if (scaling) read_rope_object(*scaling, {values.where(), "rope_scaling"}, values, c);
+  if (parameters) read_rope_object(*parameters, {values.where(), "rope_parameters"}, values, c);
+}
+
+int quotient_of_heads(const Values& values, const Config& c) {
+  if (c.query_heads > 0 && c.width % c.query_heads != 0) {
+    throw bad_input(
+        {values.where(), "hidden_size",
+         fmt::format("a multiple of num_attention_heads {}, or head_dim", c.query_heads),
+         fmt::format("{}", c.width)});
+  }
+  return positive_quotient(c.width, c.query_heads);
 }
 
 // What all decoders with rotary positions have in common.
@@ -290,8 +336,8 @@ Config rotary_decoder(const Values& values) {
   c.layers = values.get("num_hidden_layers");
   c.query_heads = values.get("num_attention_heads");
   c.kv_heads = values.get("num_key_value_heads", c.query_heads);
-  c.head_size = values.get("head_dim", positive_quotient(c.width, c.query_heads));
-  c.context = std::min(values.get("max_position_embeddings"), kStoredContextMax);
+  c.head_size = values.find("head_dim") ? values.get("head_dim") : quotient_of_heads(values, c);
+  c.context = values.get("max_position_embeddings");
   c.norm = Norm::rms;
   c.norm_epsilon = values.get("rms_norm_eps", 1e-6);
   c.mlp = Mlp::swiglu;
@@ -486,17 +532,27 @@ bool is_hf_config(const Json& object) {
   return object.is_object() && object.contains("model_type") && !object.contains("format");
 }
 
-HfConfig parse_hf_config(const Json& object, std::string_view where) {
+HfConfig parse_hf_shape(const Json& object, std::string_view where) {
   const Json* type = find_key(object, "model_type");
   for (const FamilyRow& row : families()) {
     if (!type || *type != row.family.model_type) continue;
     check_keys(object, row.bit, row.family.model_type, where);
     const Config config = row.config(Values(object, std::string(where)));
-    validate(config, where);
+    validate_shape(config, where);
     return {config, &row.family};
   }
   throw bad_value({where, "model_type"},
                   fmt::format("one of {}", fmt::join(hf_model_types(), ", ")), type);
+}
+
+HfConfig parse_hf_config(const Json& object, std::string_view where) {
+  HfConfig parsed = parse_hf_shape(object, where);
+  Config& config = parsed.config;
+  if (config.positions == Positions::rotary) {
+    config.context = std::min(config.context, kStoredContextMax);
+  }
+  validate(config, where);
+  return parsed;
 }
 
 std::vector<std::string> hf_model_types() {

@@ -32,6 +32,8 @@ struct HfConfig {
 
 // A validated configuration; `where` names the file in messages.
 [[nodiscard]] HfConfig parse_hf_config(const nlohmann::json& object, std::string_view where);
+// The same of a model of any size, with the whole context that it says: for what is not run.
+[[nodiscard]] HfConfig parse_hf_shape(const nlohmann::json& object, std::string_view where);
 
 // Every model_type that is read.
 [[nodiscard]] std::vector<std::string> hf_model_types();

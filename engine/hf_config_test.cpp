@@ -103,6 +103,13 @@ TEST(HfConfig, rotary_frequencies_are_scaled) {
   EXPECT_NEAR(config.rotary_divisors[1], 7.7, 0.1);
 }
 
+TEST(HfConfig, what_is_said_twice_alike_is_taken) {
+  EXPECT_EQ(parsed("llama", R"("rope_theta": 500, "rope_parameters":
+      {"rope_type": "default", "type": "default", "rope_theta": 500.0})")
+                .rotary_base,
+            500);
+}
+
 TEST(HfConfig, only_what_transformers_wrote_is_taken_for_it) {
   EXPECT_TRUE(is_hf_config(parse_json(kLlama, "c")));
   EXPECT_FALSE(is_hf_config(parse_json(R"({"format": "kvcheck-model-1", "model_type": 1})", "c")));
@@ -151,6 +158,23 @@ const Wrong kWrong[] = {
     {"two_scalings", "llama",
      R"("rope_scaling": {"type": "default"}, "rope_parameters": {"type": "default"})",
      "c: rope_scaling, expected none beside rope_parameters, got {\"type\":\"default\"}"},
+    {"a_llama3_factor_of_0", "llama",
+     R"("rope_scaling": {"type": "llama3", "factor": 0, "low_freq_factor": 1,
+        "high_freq_factor": 4, "original_max_position_embeddings": 64})",
+     "c: rope_scaling: factor, expected a number above 0, got 0"},
+    {"a_llama3_context_below_0", "llama",
+     R"("rope_scaling": {"type": "llama3", "factor": 8, "low_freq_factor": 1,
+        "high_freq_factor": 4, "original_max_position_embeddings": -1})",
+     "c: rope_scaling: original_max_position_embeddings, expected a number above 0, got -1"},
+    {"llama3_bounds_that_are_one", "llama",
+     R"("rope_scaling": {"type": "llama3", "factor": 8, "low_freq_factor": 4,
+        "high_freq_factor": 4, "original_max_position_embeddings": 64})",
+     "c: rope_scaling: low_freq_factor, expected less than high_freq_factor 4, got 4"},
+    {"two_bases", "llama", R"("rope_theta": 500, "rope_parameters":
+        {"rope_type": "default", "rope_theta": 400})",
+     "c: rope_parameters: rope_theta, expected 500, as rope_theta outside says, got 400"},
+    {"two_types", "llama", R"("rope_scaling": {"type": "linear", "rope_type": "default"})",
+     "c: rope_scaling: type, expected \"default\", as rope_type says, got \"linear\""},
     {"a_factor_of_0", "llama", R"("rope_scaling": {"type": "linear", "factor": 0})",
      "c: rotary_divisors, expected numbers from 0.001 to 1000000, got 0"},
     {"a_missing_number", "qwen2", "",
@@ -191,6 +215,10 @@ TEST(HfConfig, dimensions_that_nothing_could_have_are_errors) {
         (void)parsed(replaced(text_of(kGpt2, "gpt2", ""), {"\"n_head\": 2", "\"n_head\": 3"}));
       }),
       "c: n_embd, expected a multiple of n_head 3, got 8");
+  EXPECT_EQ(error_of([&] {
+              (void)parsed(replaced(text_of(kLlama, "llama", ""), {"heads\": 2", "heads\": 3"}));
+            }),
+            "c: hidden_size, expected a multiple of num_attention_heads 3, or head_dim, got 8");
 }
 
 }  // namespace

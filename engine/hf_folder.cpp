@@ -38,7 +38,8 @@ void add_file(const fs::path& path, Tensors& tensors) {
   std::ranges::move(more, std::back_inserter(tensors.stored));
 }
 
-// The parts' names; what the index says of tensors must be so.
+// The parts' names; what the index says of tensors must be so. Its metadata is not looked at, as by
+// nobody else: files differ in whether "total_size" counts tensors that are shared.
 void add_parts(const fs::path& folder, Tensors& tensors) {
   const fs::path path = folder / kIndex;
   const std::string where = path_text(path);

@@ -184,6 +184,12 @@ TEST_F(ChangedGguf, divides_rotary_frequencies_by_its_factors) {
             "f: tensor \"rope_freqs.weight\" shape, expected [2], got [1]");
 }
 
+TEST_F(ChangedGguf, is_an_error_where_nothing_is_rotated) {
+  gguf_.metadata["qwen2.rope.dimension_count"] = std::uint64_t{0};
+  EXPECT_EQ(error_of([&] { (void)gguf_model(gguf_); }),
+            "f: key \"qwen2.rope.dimension_count\", expected an even number from 2 on, got 0");
+}
+
 TEST_F(ChangedGguf, is_an_error_where_a_weight_is_not_finite) {
   const std::vector<float> scale{1, 1, 1, std::nanf(""), 1, 1, 1, 1};
   for (StoredTensor& tensor : gguf_.tensors) {

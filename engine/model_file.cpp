@@ -83,6 +83,12 @@ Model<float> load_weights(const fs::path& folder) {
   if (is_hf_config(object)) {
     return read_hf_weights(folder, parse_hf_config(object, path_text(path)));
   }
+  if (object.is_object() && !object.contains("format")) {
+    throw bad_value(
+        {path_text(path), "model_type"},
+        fmt::format("one of {}, or kvcheck's own format", fmt::join(hf_model_types(), ", ")),
+        nullptr);
+  }
   return read_safetensors(folder / "model.safetensors", parse_config(text, path_text(path)));
 }
 

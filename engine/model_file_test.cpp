@@ -96,7 +96,10 @@ TEST_F(ModelFolder, names_the_file_that_is_wrong) {
   write("vocabulary.txt", "yes\n");
   EXPECT_EQ(load_error(), "vocabulary.txt: words, expected 2, the vocabulary, got 1");
   write("config.json", "{}");
-  EXPECT_EQ(load_error(), "config.json: format, expected \"kvcheck-model-1\", got none");
+  EXPECT_EQ(
+      load_error(),
+      "config.json: model_type, expected one of gpt2, llama, mistral, qwen2, qwen3, gemma2, or "
+      "kvcheck's own format, got none");
   write("manifest.json", "[]");
   EXPECT_EQ(load_error(), "manifest.json: manifest, expected an object, got []");
 }

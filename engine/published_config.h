@@ -12,13 +12,12 @@
 namespace kvcheck {
 
 struct PublishedConfig {
-  std::string model_type;  // llama, mistral, qwen2 or gemma2
-  Config shape;            // of a size that validate() would refuse
+  std::string model_type;
+  Config shape;  // of a size that validate() would refuse
 };
 
-// Of a folder that holds a config.json, or of such a file, if that has a "model_type"; else none.
-// Throws Error naming the file and the field for another model_type than those four, and for a
-// field that is missing or no good. Fields that say nothing about a shape are not looked at.
+// Of a .json file, or of a folder that holds a config.json with a "model_type" and no weights; else
+// none. Throws Error for what hf_config.h does not take.
 [[nodiscard]] std::optional<PublishedConfig> read_published_config(
     const std::filesystem::path& path);
 
