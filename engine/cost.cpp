@@ -18,7 +18,9 @@ constexpr WideInteger kTenTo18 = 1'000'000'000'000'000'000;
 constexpr WideInteger kCountMax = kTenTo18 * kTenTo18;
 
 [[noreturn]] void too_large() {
-  throw bad_input({"cost", "a count", "at most 10^36", "more: a smaller context or batch fits"});
+  throw CountTooLarge(
+      bad_input({"cost", "a count", "at most 10^36", "more: a smaller context or batch fits"})
+          .what());
 }
 
 // n (n + 1) / 2

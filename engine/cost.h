@@ -21,7 +21,12 @@ namespace kvcheck {
 
 __extension__ typedef __int128 WideInteger;  // NOLINT: needs the old form
 
-// A whole number from 0 to 10^36 that never wraps round: arithmetic throws Error where it would.
+struct CountTooLarge : Error {
+  using Error::Error;
+};
+
+// A whole number from 0 to 10^36 that never wraps round: arithmetic throws CountTooLarge where it
+// would.
 // All recomputing of a context of 10^9 by a large model takes about 10^32 multiply-adds.
 class Count {
  public:

@@ -78,6 +78,7 @@ TEST(Cost, counts_of_the_running_engine_are_the_formulas_of_200_configurations) 
       seen[std::string(name(feature))] += features_of(config).has(feature) ? 1 : 0;
     }
     seen["swiglu"] += config.mlp == Mlp::swiglu ? 1 : 0;
+    seen["geglu"] += config.mlp == Mlp::geglu ? 1 : 0;
     seen["gelu"] += config.mlp == Mlp::gelu_tanh ? 1 : 0;
     seen["layer norm"] += config.norm == Norm::layer ? 1 : 0;
     seen["rms norm"] += config.norm == Norm::rms ? 1 : 0;

@@ -301,6 +301,10 @@ std::string faster_from(const StepTimes& times) {
 }  // namespace
 
 std::string step_times_text(const StepTimes& times, const std::string& model) {
+  if (times.steps.empty()) {
+    return fmt::format("\n  no time was taken: {}\n",
+                       times.interrupted ? "interrupted" : "the time limit left every length out");
+  }
   TextTable table;
   table.add({"time of a step, length", "cached", "uncached", "uncached / cached"});
   const auto text_of = [](double seconds) { return fmt::format("{:.1f} us", seconds * 1e6); };
@@ -310,6 +314,7 @@ std::string step_times_text(const StepTimes& times, const std::string& model) {
   }
   std::string text = "\n" + table.text();
   if (!times.complete) text += "  the time limit left longer ones out\n";
+  if (times.interrupted) text += "  interrupted: longer ones are left out\n";
   text += claim(times, model, "a cached step", &StepTime::cached);
   text += claim(times, model, "an uncached step", &StepTime::uncached);
   return text + faster_from(times);

@@ -49,6 +49,12 @@ double limit_of(const Policy& policy) {
   return noise == nullptr ? kNoiseLimit : noise->limit;
 }
 
+// Of a long text one measurement answers for the rows of several steps: what comes after a row is
+// nothing to it. As many as this, or fewer, since each sees all rows before it.
+constexpr int kMeasuredAhead = 64;                          // rows
+constexpr int kMeasuredAlone = 16;                          // rows of a text that is not long
+constexpr std::int64_t kScoresMax = std::int64_t{1} << 23;  // of the rows that are measured at once
+
 bool with_scores(Site site) { return site == Site::scores || site == Site::probabilities; }
 bool as_stored(Site site) { return site == Site::cached_key || site == Site::cached_value; }
 
@@ -186,7 +192,7 @@ class Auditor final : public OperationWitness, public AskedWitness {
       begin_step(static_cast<int>(i),
                  "tokens " + join_tokens(tokens.subspan(static_cast<std::size_t>(fed),
                                                         static_cast<std::size_t>(count))));
-      follow({id, {tokens.begin(), tokens.begin() + fed + count}, count});
+      follow_prefix(id, fed + count, count);
       try {
         engine->feed(id,
                      tokens.subspan(static_cast<std::size_t>(fed), static_cast<std::size_t>(count)),
@@ -241,6 +247,10 @@ class Auditor final : public OperationWitness, public AskedWitness {
   }
 
   void begin_step(int step, std::string what) {
+    if (options_.go_on && !options_.go_on(result_.steps.size())) {
+      result_.interrupted = true;
+      throw Done{};
+    }
     step_ = step;
     what_ = std::move(what);
     findings_.clear();
@@ -299,6 +309,29 @@ class Auditor final : public OperationWitness, public AskedWitness {
     sequence.held = asked.tokens.empty() ? std::vector<SeenRow>{} : sequence.log.back().sees;
     measure(sequence, asked.fed);
     if (asked.fed > 0) fed_.push_back({asked.id, asked.fed});
+  }
+
+  void follow_prefix(SequenceId id, int length, int tokens) {
+    FollowedSequence& sequence = sequences_[id];
+    sequence.id = id;
+    for (int row = static_cast<int>(sequence.log.size()); row < length; ++row) {
+      sequence.held.push_back({row, row});
+      sequence.log.push_back({subject_.tokens[static_cast<std::size_t>(row)], row, sequence.held});
+    }
+    fed_.push_back({id, tokens});
+    if (length <= measured_) return;
+    measured_ = std::min(length + ahead_of(length), static_cast<int>(subject_.tokens.size()));
+    FollowedSequence whole{.id = id};
+    whole.log = plain_log(std::span(subject_.tokens).first(static_cast<std::size_t>(measured_)));
+    measure(whole, measured_ - length + tokens);
+    sequence.reference = std::move(whole.reference);
+  }
+
+  // Rows that are measured together with a row at this place.
+  [[nodiscard]] int ahead_of(int length) const {
+    if (length < kMeasuredAlone) return 0;
+    const std::int64_t scores = std::int64_t{config_.layers} * config_.query_heads * length;
+    return static_cast<int>(std::clamp<std::int64_t>(kScoresMax / scores, 0, kMeasuredAhead));
   }
 
   void measure(FollowedSequence& sequence, int tokens) {
@@ -694,6 +727,7 @@ class Auditor final : public OperationWitness, public AskedWitness {
   std::string unwatchable_;
 
   FollowedSequences sequences_;
+  int measured_ = 0;  // rows of the text, where feeds alone are run
   AuditResult result_;
   Verdict settled_ = Verdict::agree;  // of all that does not diverge by a value
 

@@ -4,6 +4,7 @@
 // depend on each other.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -78,8 +79,9 @@ struct AuditResult {
   std::int64_t compared = 0;  // numbers, in all steps
   double worst_ratio = 0;     // of all values that agree
   AuditPoint worst_ratio_at = {};
-  bool value_set = false;  // the value of AuditOptions::set was met
-  std::string note = {};   // of a failing engine, or what is wrong besides all values
+  bool value_set = false;    // the value of AuditOptions::set was met
+  bool interrupted = false;  // by AuditOptions::go_on
+  std::string note = {};     // of a failing engine, or what is wrong besides all values
 };
 
 // Every value, as it is compared. `step` counts from 0.
@@ -90,6 +92,7 @@ struct AuditOptions {
   bool to_end = false;  // else the first step that diverges is the last one
   std::optional<SetValue> set = {};
   AuditTrace trace = {};
+  std::function<bool(std::size_t done)> go_on = {};  // asked before each step; false: it is not run
 };
 
 // Whether a case feeds its tokens to one sequence by its schedule, and does nothing else.

@@ -136,6 +136,29 @@ TEST(Audit, wrong_answers_of_a_plan_come_before_all_values) {
             "2: layer 1, visible rows: row 1 sees row 1 where 0-1 were expected");
 }
 
+// Where one measurement answers for several steps, and a feed is longer than that.
+TEST(Audit, of_a_long_text_looks_at_every_row) {
+  const ModelData model = load_model("gen:wide:1:context256");
+  std::vector<int> tokens;
+  for (int i = 0; i < 210; ++i) tokens.push_back(i * i % model.weights.config.vocabulary);
+  Schedule schedule = decode_schedule(110);
+  schedule.push_back(100);
+  for (const Arithmetic arithmetic : {Arithmetic::row, Arithmetic::matrix}) {
+    const Case subject = prefix_case(model, tokens, schedule, arithmetic);
+    EXPECT_EQ(first_of(subject, model, builtin_engine), "agree: ");
+  }
+  const Case subject = prefix_case(model, tokens, schedule);
+  for (const auto& [held, where] :
+       {std::pair{20, "21: "}, std::pair{97, "98: "}, std::pair{110, "111: "}}) {
+    const auto engine = planted([held = held](Builtin<float>& inside, Hooks&) {
+      inside.rewrite_plans([held](StepPlan& plan, PlannedFeeds feeds) {
+        if (feeds[0].held == held) plan.rules[1].score_scale *= 2;
+      });
+    });
+    EXPECT_THAT(first_of(subject, model, engine), testing::StartsWith(where));
+  }
+}
+
 // What reaches the engine is not what it was told.
 EngineFactory with_tokens(const std::function<void(std::vector<int>&)>& change) {
   return planted([change](Builtin<float>&, Hooks& hooks) {

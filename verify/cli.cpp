@@ -74,6 +74,11 @@ CLI::Option* add_number(CLI::App& command, const std::string& option, std::optio
       ->type_name("N");
 }
 
+void add_time(CLI::App& command, std::optional<double>& seconds) {
+  add_number<double>(command, "--time", seconds, {}, "a number of seconds",
+                     "seconds after which the run ends as interrupted");
+}
+
 // Options of every command that runs cases for a while.
 template <typename Arguments>
 void define_run(CLI::App& command, Arguments& to, std::optional<std::uint64_t>& seed) {
@@ -81,8 +86,7 @@ void define_run(CLI::App& command, Arguments& to, std::optional<std::uint64_t>& 
                             "of generated models, random prefixes and operations (default: 1)");
   add_number<int>(command, "--jobs", to.jobs, {1, kJobsMax}, "a whole number from 1 to 1024",
                   "threads (default: all cores)");
-  add_number<double>(command, "--time", to.time_seconds, {}, "a number of seconds",
-                     "seconds after which the run ends as interrupted");
+  add_time(command, to.time_seconds);
   command.add_option("--out", to.out, "new or empty folder for the files of the run");
 }
 
@@ -152,7 +156,7 @@ void define_audit(CLI::App& app, AuditArguments& to) {
                   "kv1:... token or case file; with --tokens a model: bundled name, folder, or "
                   "gen:FAMILY:SEED")
       ->required();
-  audit.add_option("--tokens", to.tokens, "ids or words, separated by blanks");
+  audit.add_option("--tokens", to.tokens, "ids or words, separated by blanks or commas");
   audit.add_option("--schedule", to.schedule,
                    "how the tokens are fed, as in 2+1+1 (default: one at a time)");
   audit.add_option("--fault", to.fault, "ID[:layerN][:onsetN][:amountN], planted in the engine");
@@ -168,6 +172,7 @@ void define_audit(CLI::App& app, AuditArguments& to) {
   add_number<int>(audit, "--step", to.step, {1}, "a whole number from 1",
                   "show every number of this feed, or operation, beside the uncached one");
   audit.add_option("--model", to.model, "where the model of a case is now");
+  add_time(audit, to.time_seconds);
 }
 
 // Several prompts are a batch, so that these two may be repeated.
@@ -176,15 +181,21 @@ void define_generate(CLI::App& app, GenerateArguments& to, std::optional<std::ui
       *app.add_subcommand("generate", "return tokens, with and without a cache side by side");
   generate.add_option("MODEL", to.model, "bundled name, folder, .gguf file, or gen:FAMILY:SEED")
       ->capture_default_str();
-  const auto repeated = [&](const char* option, std::vector<std::string>& values,
-                            const char* help) {
-    generate.add_option(option, values, help)
-        ->expected(1)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+  // Taken as they are met, so that both options keep one order.
+  const auto repeated = [&](const std::string& option, const char* help) {
+    generate
+        .add_option_function<std::string>(
+            option,
+            [&to, option](const std::string& text) {
+              to.prompts.push_back({option, text});
+            },
+            help)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+        ->trigger_on_parse()
         ->type_name("TEXT");
   };
-  repeated("--prompt", to.prompts, "ids or words, separated by blanks; repeated: a batch");
-  repeated("--tokens", to.tokens, "ids, separated by commas; repeated: a batch");
+  repeated("--prompt", "ids or words, separated by blanks or commas; repeated: a batch");
+  repeated("--tokens", "the same");
   generate.add_option("--batch", to.batch,
                       "file with a prompt a line; after @N it joins N steps later");
   generate.add_option("--join", to.join,
@@ -197,6 +208,7 @@ void define_generate(CLI::App& app, GenerateArguments& to, std::optional<std::ui
                             "of the draws; request i of a batch has SEED + i (default: 1)");
   add_number<int>(generate, "--steps", to.steps, {1, kStepsMax}, "a whole number from 1 to 1000000",
                   "most tokens to return (default: 64)");
+  add_time(generate, to.time_seconds);
   generate.add_option("--eos", to.eos, "id, word or none (default: <eos> of the vocabulary)");
   generate.add_option("--cache", to.cache, "both, on or off")->capture_default_str();
   generate.add_option("--arithmetic", to.arithmetic, "row or matrix")->capture_default_str();

@@ -95,15 +95,19 @@ struct AuditArguments {
   std::string set;          // a value, see set_value.h
   std::string trace;        // file
   std::optional<int> step;  // of which every number is shown, from 1
-  std::string model;        // instead of the one that a case names
+  std::optional<double> time_seconds;
+  std::string model;  // instead of the one that a case names
 };
 
 struct GenerateArguments {
   std::string model = "chapter8";
-  std::vector<std::string> prompts;  // ids or words, each a request
-  std::vector<std::string> tokens;   // ids joined by commas, likewise
-  std::string batch;                 // file with a request a line
-  std::string join;                  // steps to wait, one a request, joined by commas
+  struct Prompt {
+    std::string option;  // that it was given with
+    std::string text;    // ids or words
+  };
+  std::vector<Prompt> prompts;  // each a request, in the order given
+  std::string batch;            // file with a request a line, before them
+  std::string join;             // steps to wait, one a request, joined by commas
   std::string policy = "greedy";
   std::string eos;  // empty: the vocabulary's <eos>
   std::string cache = "both";
@@ -113,6 +117,7 @@ struct GenerateArguments {
   std::string fault;  // empty: none
   std::uint64_t seed = 1;
   std::optional<int> steps;
+  std::optional<double> time_seconds;
   bool trace = false;
   std::string csv;  // file
 };

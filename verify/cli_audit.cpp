@@ -18,6 +18,7 @@
 #include "verify/checks.h"
 #include "verify/cli.h"
 #include "verify/cli_case.h"
+#include "verify/cli_process.h"
 #include "verify/faults.h"
 #include "verify/models.h"
 #include "verify/planted.h"
@@ -115,7 +116,7 @@ class Table {
       const AuditValue& worst = *finding.worst;
       text_ += fmt::format("{:<24}  {:>14}  {:>14}  {:>10}  {:>9}  {:>9}", place(finding),
                            number(worst.uncached, scalar_), number(worst.cached, scalar_),
-                           worst.ulps, worst.floor ? three_digits(*worst.floor) : "-",
+                           ulps_text(worst.ulps), worst.floor ? three_digits(*worst.floor) : "-",
                            worst.ratio ? three_digits(*worst.ratio) : "-");
     }
     text_ += fmt::format("  {}{}\n", name(finding.verdict), first ? "  <- first" : "");
@@ -192,7 +193,8 @@ std::string outcome(const AuditResult& result, const Case& subject) {
                                         : fmt::format("layer {}, ", result.worst_ratio_at.layer),
         result.worst_ratio_at.name);
   }
-  return text + fmt::format("verdict: {} ({} numbers compared in {} steps)\n", name(result.verdict),
+  return text + fmt::format("verdict: {}{} ({} numbers compared in {} steps)\n",
+                            name(result.verdict), result.interrupted ? ", interrupted" : "",
                             grouped(result.compared), result.steps.size());
 }
 
@@ -223,9 +225,8 @@ std::string one_step(const AuditResult& result, const Case& subject, int step,
   return text + "\n" + step_text(model.weights.config, values);
 }
 
-}  // namespace
-
-int run_audit(const AuditArguments& arguments) {
+// Either tokens of a model, or a case.
+void require_subject(const AuditArguments& arguments) {
   const bool tokens = !arguments.tokens.empty();
   if (!tokens && !arguments.schedule.empty()) {
     throw bad_input({"--schedule", "without tokens", "--tokens", arguments.schedule});
@@ -234,6 +235,28 @@ int run_audit(const AuditArguments& arguments) {
     throw bad_input(
         {"--model", "with --tokens", "the model as SUBJECT", one_line(arguments.model)});
   }
+  if (!tokens && !names_case(arguments.subject)) {
+    throw bad_input({"audit", "SUBJECT without --tokens",
+                     "a kv1:... token or case file, or --tokens for a model",
+                     one_line(arguments.subject)});
+  }
+}
+
+// Until a signal or the clock ends it. `steps` is 0 where nobody knows before.
+AuditResult watched_audit(std::size_t steps, const Case& subject, const ModelData& model,
+                          const EngineFactory& factory, AuditOptions& options) {
+  StepProgress progress(fmt::format("{}s", step_word(subject)), steps);
+  options.go_on = [&](std::size_t done) { return go_on(progress, done); };
+  return audit(subject, model, factory, options);
+}
+
+}  // namespace
+
+int run_audit(const AuditArguments& arguments) {
+  require_subject(arguments);
+  stop_on_signals();
+  start_clock(arguments.time_seconds);
+  const bool tokens = !arguments.tokens.empty();
   Case subject = tokens ? Case{} : read_case(arguments.subject);
   const std::string& named = tokens ? arguments.subject : subject.model;
   const ModelData model = load_model(arguments.model.empty() ? named : arguments.model);
@@ -263,9 +286,9 @@ int run_audit(const AuditArguments& arguments) {
       if (arguments.step == step + 1) values.push_back({site, layer, value});
     };
   }
-  AuditResult result = audit(subject, model, factory, options);
-  if (!counted) require_step(arguments, result.steps.size());
-  if (options.set && !result.value_set) {
+  AuditResult result = watched_audit(counted ? known : 0, subject, model, factory, options);
+  if (!counted && !result.interrupted) require_step(arguments, result.steps.size());
+  if (options.set && !result.value_set && !result.interrupted) {
     throw bad_input({"--set", "no such value in this run",
                      "a row that is fed, and a key that it sees", arguments.set});
   }
@@ -273,15 +296,17 @@ int run_audit(const AuditArguments& arguments) {
     result.verdict = Verdict::gave_up;
     result.note = "no row of logits was compared";
   }
-  if (trace) trace->commit();
+  if (trace && !result.interrupted) trace->commit();
   std::string text = header(arguments, subject, model);
   text += arguments.step ? one_step(result, subject, *arguments.step, model, values)
                          : table(result, subject) + steps(result, subject);
   if (!subject.fault.empty() && changes->changes() == 0) {
     text += "\nthe fault changed nothing in this case\n";
   }
+  if (trace && result.interrupted) text += "\nthe trace, which is not complete, was not written\n";
   print(text + outcome(result, subject));
-  return exit_code(result.verdict);
+  const int code = exit_code(result.verdict);
+  return code == kExitAgree && result.interrupted ? kExitGaveUp : code;
 }
 
 }  // namespace kvcheck

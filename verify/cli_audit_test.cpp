@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <map>
 #include <set>
 #include <string>
@@ -272,6 +273,67 @@ TEST(CliAudit, a_step_that_there_is_not_is_refused) {
   EXPECT_EQ(complaint(audit(kvcheck, {"--step", "5"})), "--step: step, expected 1 to 4, got 5");
   EXPECT_EQ(complaint(audit(kvcheck, {"--step", "0"})),
             "--step: bad value, expected a whole number from 1, got 0");
+}
+
+TEST(CliAudit, a_model_needs_tokens) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  EXPECT_EQ(complaint(kvcheck.run("audit chapter8 --step 2")),
+            "audit: SUBJECT without --tokens, expected a kv1:... token or case file, or --tokens "
+            "for a model, got chapter8");
+  EXPECT_EQ(complaint(audit(kvcheck, {}, "0,,2")),
+            "--tokens: an empty token, expected a token on either side of each comma, got 0,,2");
+  EXPECT_EQ(audit(kvcheck, {}, "0,1").exit_code, kExitAgree);
+}
+
+TEST(CliAudit, what_is_not_a_number_has_no_distance) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const CommandResult step =
+      audit(kvcheck, {"--set", "layer0.value[row 1][head 0][0]=nan", "--step", "2"});
+  EXPECT_EQ(step.exit_code, kExitDiverge) << everything(step);
+  EXPECT_THAT(step.out, ContainsRegex("\n +value, .* <- not a number\n"));
+  const CommandResult table = audit(kvcheck, {"--set", "layer0.value[row 1][head 0][0]=nan"});
+  EXPECT_THAT(table.out, ContainsRegex("\n +0  value .* nan +nan .* diverge  <- first\n"));
+  for (const CommandResult& result : {step, table}) {
+    EXPECT_THAT(result.out, Not(HasSubstr("18446744073709551615")));
+  }
+}
+
+// ---- Ending early
+
+const std::string kLong = [] {
+  std::string tokens;
+  for (int i = 0; i < 6000; ++i) tokens += std::to_string(i % 7) + " ";
+  return tokens;
+}();
+
+std::vector<std::string> long_audit(const std::vector<std::string>& options) {
+  std::vector<std::string> words{"audit", "gen:wide:1:context8192", "--tokens", kLong};
+  words.insert(words.end(), options.begin(), options.end());
+  return words;
+}
+
+TEST(CliAudit, a_signal_ends_it_after_a_step_and_leaves_no_file) {
+  const auto some_done = [](const CommandResult& so_far) {
+    return so_far.err.find(" of 6000 feeds\n") != std::string::npos;
+  };
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const TestCommand kvcheck(KVCHECK_BINARY);
+    const CommandResult result = kvcheck.run_words(long_audit({"--trace", "trace.csv"}),
+                                                   {.signal = signal, .ready = some_done});
+    EXPECT_EQ(result.exit_code, kExitGaveUp) << everything(result);
+    EXPECT_THAT(last_line(result.out), ContainsRegex("verdict: agree, interrupted \\([1-9]"));
+    EXPECT_THAT(result.out, HasSubstr("\nthe trace, which is not complete, was not written\n"));
+    EXPECT_THAT(files_in(kvcheck / "."), testing::IsEmpty());
+  }
+}
+
+TEST(CliAudit, its_time_may_be_bounded) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const CommandResult none = kvcheck.run_words(long_audit({"--time", "0"}));
+  EXPECT_EQ(none.exit_code, kExitGaveUp) << everything(none);
+  EXPECT_THAT(last_line(none.out), HasSubstr("gave-up, interrupted (0 numbers"));
+  const CommandResult wrong = audit(kvcheck, {"--time", "soon"});
+  EXPECT_EQ(complaint(wrong), "--time: bad value, expected a number of seconds, got soon");
 }
 
 }  // namespace

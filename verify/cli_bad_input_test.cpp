@@ -299,7 +299,9 @@ TEST_F(BadModel, configurations_that_are_none) {
   EXPECT_EQ(said("config.json", "[1]"),
             "model/config.json: configuration, expected an object, got [1]");
   EXPECT_EQ(said("config.json", "{}"),
-            "model/config.json: format, expected \"kvcheck-model-1\", got none");
+            "model/config.json: model_type, expected one of gpt2, llama, mistral, qwen2, qwen3, "
+            "gemma2, or "
+            "kvcheck's own format, got none");
   EXPECT_THAT(said("config.json", std::string(100'000, '[')), StartsWith("model/config.json: "));
 }
 

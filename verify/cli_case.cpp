@@ -5,9 +5,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <numeric>
+#include <span>
 #include <system_error>
 
 #include "engine/echo.h"
@@ -19,22 +21,47 @@
 
 namespace kvcheck {
 
-Case read_case(const std::string& subject) {
-  // "kv1:..." and not the path of a file, though it may begin alike.
+namespace {
+
+// "kv1:..." and not the path of a file, though it may begin alike.
+bool is_token(const std::string& subject) {
   const auto slash = subject.find('/');
   const bool path = slash != std::string::npos && slash < subject.find(':');
-  if (subject.starts_with("kv") && !path) {
-    std::error_code error;
-    if (!std::filesystem::exists(subject, error)) return parse_token(subject, "token");
+  std::error_code error;
+  return subject.starts_with("kv") && !path && !std::filesystem::exists(subject, error);
+}
+
+// With blanks for commas, unless these belong to words.
+std::string without_commas(std::string text, std::string_view option,
+                           std::span<const std::string> words) {
+  const bool list = text.find(',') != text.npos && text.find_first_of(" \t\r\n\v\f") == text.npos;
+  if (!list || std::ranges::find(words, text) != words.end()) return text;
+  if (text.starts_with(',') || text.ends_with(',') || text.find(",,") != text.npos) {
+    throw bad_input(
+        {option, "an empty token", "a token on either side of each comma", one_line(text)});
   }
+  std::ranges::replace(text, ',', ' ');
+  return text;
+}
+
+}  // namespace
+
+bool names_case(const std::string& subject) {
+  std::error_code error;
+  return is_token(subject) || std::filesystem::is_regular_file(subject, error);
+}
+
+Case read_case(const std::string& subject) {
+  if (is_token(subject)) return parse_token(subject, "token");
   return parse_case_json(read_text(subject), path_text(subject));
 }
 
 std::vector<int> one_sequence(const std::string& text, std::string_view option,
                               const ModelData& model) {
   const Config& config = model.weights.config;
-  const auto sequences = parse_sequences(text, option, model.words, config.vocabulary,
-                                         static_cast<std::size_t>(config.context));
+  const auto sequences =
+      parse_sequences(without_commas(text, option, model.words), option, model.words,
+                      config.vocabulary, static_cast<std::size_t>(config.context));
   if (sequences.size() == 1) return sequences.front();
   throw bad_input({option, "sequences", "one", fmt::format("{}", sequences.size())});
 }

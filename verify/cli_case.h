@@ -11,11 +11,13 @@
 
 namespace kvcheck {
 
+// Whether it has the form of a kv1:... token, or is a file.
+[[nodiscard]] bool names_case(const std::string& subject);
 // The case of a kv1:... token or of a case file. Throws Error for anything else.
 [[nodiscard]] Case read_case(const std::string& subject);
 
-// The one sequence that the text of an option holds, as ids or words of the model. Throws Error
-// naming the option for anything else.
+// The one sequence that the text of an option holds, as ids or words of the model: separated by
+// blanks or, where there are none, by commas. Throws Error naming the option for anything else.
 [[nodiscard]] std::vector<int> one_sequence(const std::string& text, std::string_view option,
                                             const ModelData& model);
 // How `length` tokens are fed: as `text`, the value of --schedule, says, or one at a time.

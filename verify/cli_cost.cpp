@@ -17,6 +17,7 @@
 #include "reports/cost_text.h"
 #include "verify/cli.h"
 #include "verify/cli_case.h"
+#include "verify/cli_process.h"
 #include "verify/models.h"
 
 namespace kvcheck {
@@ -52,6 +53,46 @@ CostQuestion question_of(const CostArguments& arguments, const Config& config, b
           .number_bytes = scalar.bytes};
 }
 
+bool countable(const Config& config, const CostQuestion& question) {
+  try {
+    (void)make_cost_report(config, nullptr, question);
+    return true;
+  } catch (const CountTooLarge&) {
+    return false;
+  }
+}
+
+// The largest value of a size of the question, up to what it has, that can be counted; 0: none.
+std::int64_t countable_most(const Config& config, CostQuestion question,
+                            std::int64_t CostQuestion::*size) {
+  std::int64_t good = 0;
+  std::int64_t bad = question.*size;
+  while (bad - good > 1) {
+    const std::int64_t middle = question.*size = good + (bad - good) / 2;
+    (countable(config, question) ? good : bad) = middle;
+  }
+  return good;
+}
+
+// Counts that are too large are the fault of the context, or of a batch that no context goes with.
+CostReport report_on(const Config& config, const Model<float>* model,
+                     const CostQuestion& question) {
+  try {
+    return make_cost_report(config, model, question);
+  } catch (const CountTooLarge&) {
+    const std::int64_t context = countable_most(config, question, &CostQuestion::context);
+    if (context > 0) {
+      throw bad_input({"--context", "too long for the counts",
+                       fmt::format("at most {} in a batch of {}", context, question.batch),
+                       fmt::format("{}", question.context)});
+    }
+    const std::int64_t batch = countable_most(config, question, &CostQuestion::batch);
+    throw bad_input({"--batch", "too many for the counts",
+                     fmt::format("at most {} of {} tokens", batch, question.context),
+                     fmt::format("{}", question.batch)});
+  }
+}
+
 // 1, 2, 4 ... and the last one.
 std::vector<int> measured_lengths(int last) {
   std::vector<int> lengths;
@@ -60,23 +101,27 @@ std::vector<int> measured_lengths(int last) {
   return lengths;
 }
 
-std::string measured(const CostArguments& arguments, const ModelData& model,
-                     const CostQuestion& question) {
-  const Config& config = model.weights.config;
+void require_measurable(const CostQuestion& question, const Config& config) {
   const std::int64_t most = std::min<std::int64_t>(config.context, kMeasuredMax);
   if (question.context > most) {
-    throw bad_input({"--measure", "context", fmt::format("at most {}", most),
+    throw bad_input({"--context", "with --measure", fmt::format("at most {}", most),
                      fmt::format("{}", question.context)});
   }
   if (question.batch > 1) {
-    throw bad_input({"--measure", "sequences", "one", fmt::format("{}", question.batch)});
+    throw bad_input({"--batch", "with --measure", "1", fmt::format("{}", question.batch)});
   }
+}
+
+StepTimes measured(const CostArguments& arguments, const ModelData& model,
+                   const CostQuestion& question) {
+  require_measurable(question, model.weights.config);
+  stop_on_signals();
   const ScalarKind scalar = question.scalar == "f64" ? ScalarKind::f64 : ScalarKind::f32;
   const std::unique_ptr<Engine> engine = make_builtin(model.weights, scalar, Arithmetic::row);
-  const StepTimes times =
-      measure_steps(*engine, measured_lengths(static_cast<int>(question.context)),
-                    arguments.time_seconds.value_or(kMeasureSeconds));
-  return step_times_text(times, path_text(model.name));
+  const std::vector<int> lengths = measured_lengths(static_cast<int>(question.context));
+  StepProgress progress("lengths", lengths.size());
+  return measure_steps(*engine, lengths, arguments.time_seconds.value_or(kMeasureSeconds),
+                       [&](std::size_t done) { return go_on(progress, done); });
 }
 
 void write_csv(const CostArguments& arguments, const CostReport& report) {
@@ -89,7 +134,7 @@ int cost_of_published(const CostArguments& arguments, const PublishedConfig& pub
         {"--measure", "without weights", "a model that can be run", one_line(arguments.model)});
   }
   const CostReport report =
-      make_cost_report(published.shape, nullptr, question_of(arguments, published.shape, true));
+      report_on(published.shape, nullptr, question_of(arguments, published.shape, true));
   write_csv(arguments, report);
   print(cost_text(report, fmt::format("{} ({}, no weights)", path_text(arguments.model),
                                       published.model_type)));
@@ -109,12 +154,18 @@ int run_cost(const CostArguments& arguments) {
   const ModelData model = load_model(arguments.model);
   const Config& config = model.weights.config;
   const CostQuestion question = question_of(arguments, config, false);
-  const CostReport report = make_cost_report(config, &model.weights, question);
+  const CostReport report = report_on(config, &model.weights, question);
   write_csv(arguments, report);
   std::string text = cost_text(report, path_text(model.name));
-  if (arguments.measure) text += measured(arguments, model, question);
+  bool answered = true;
+  if (arguments.measure) {
+    const StepTimes times = measured(arguments, model, question);
+    text += step_times_text(times, path_text(model.name));
+    answered = !times.steps.empty() && !times.interrupted;
+  }
   print(text);
-  return report.counts_agree ? kExitAgree : kExitDiverge;
+  if (!report.counts_agree) return kExitDiverge;
+  return answered ? kExitAgree : kExitGaveUp;
 }
 
 }  // namespace kvcheck

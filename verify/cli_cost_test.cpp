@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <string>
 #include <utility>
 #include <vector>
@@ -134,30 +135,45 @@ TEST(CliCost, times_are_claimed_for_this_machine_only) {
                         "time of an uncached step grows about as length^"));
 }
 
-TEST(CliCost, no_time_leaves_lengths_out) {
+TEST(CliCost, without_a_time_nothing_is_claimed) {
   const TestCommand kvcheck(KVCHECK_BINARY);
   const CommandResult result = kvcheck.run("cost chapter8 --measure --time 0");
-  EXPECT_EQ(result.exit_code, kExitAgree) << everything(result);
-  EXPECT_THAT(result.out, HasSubstr("the time limit left longer ones out\n"));
+  EXPECT_EQ(result.exit_code, kExitGaveUp) << everything(result);
+  EXPECT_EQ(last_line(result.out), "  no time was taken: the time limit left every length out");
+  EXPECT_THAT(result.out, Not(HasSubstr("time of a step")));
+}
+
+TEST(CliCost, a_signal_ends_measuring_and_keeps_what_was_measured) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const CommandResult result =
+      kvcheck.run("cost gen:wide:1:context4096 --measure --time 1000",
+                  {.signal = SIGINT, .ready = [](const CommandResult& so_far) {
+                     return so_far.err.find(" of 13 lengths\n") != std::string::npos;
+                   }});
+  EXPECT_EQ(result.exit_code, kExitGaveUp) << everything(result);
+  EXPECT_THAT(result.out, ContainsRegex("\n  1 +[0-9.]+ us +[0-9.]+ us +[0-9.]+\n"));
+  EXPECT_THAT(result.out, HasSubstr("\n  interrupted: longer ones are left out\n"));
 }
 
 TEST(CliCost, bad_options_are_told_in_one_line) {
   const TestCommand kvcheck(KVCHECK_BINARY);
   const std::string whole = "bad value, expected a whole number from 1 to 10^18, got ";
-  const std::string too_large =
-      "cost: a count, expected at most 10^36, got more: a smaller context or batch fits";
   for (const auto& [options, message] : std::vector<std::pair<std::string, std::string>>{
            {"--context 0", "--context: " + whole + "0"},
            {"--context -4", "--context: " + whole + "-4"},
            {"--context 4.5", "--context: " + whole + "4.5"},
            {"--context 1000000000000000001", "--context: " + whole + "1000000000000000001"},
            {"--context 99999999999999999999", "--context: " + whole + "99999999999999999999"},
-           {"--context 1000000000000000000", too_large},
-           {"--context 1000000000000 --batch 1000000000000", too_large},
+           {"--context 1000000000000000000",
+            "--context: too long for the counts, expected at most 908560296394 in a batch of 1, "
+            "got 1000000000000000000"},
+           {"--context 1000000000000 --batch 1000000000000",
+            "--context: too long for the counts, expected at most 90856007 in a batch of "
+            "1000000000000, got 1000000000000"},
            {"--batch 0", "--batch: " + whole + "0"},
            {"--scalar f16", "--scalar: bad value, expected f32 or f64, got f16"},
-           {"--context 5 --measure", "--measure: context, expected at most 4, got 5"},
-           {"--batch 2 --measure", "--measure: sequences, expected one, got 2"},
+           {"--context 5 --measure", "--context: with --measure, expected at most 4, got 5"},
+           {"--batch 2 --measure", "--batch: with --measure, expected 1, got 2"},
            {"--time 1", "--time: without --measure, expected --measure, got none"}}) {
     EXPECT_EQ(complaint(kvcheck.run("cost chapter8 " + options)), message) << options;
   }
@@ -189,11 +205,10 @@ TEST(CliCost, bad_published_configurations_are_told_in_one_line) {
     return complaint(kvcheck.run("cost m"));
   };
   EXPECT_EQ(said({R"("vocab_size": 10,)", ""}),
-            "m/config.json: vocab_size, expected a whole number from 1 to 16777216, got "
-            "none");
+            "m/config.json: vocab_size, expected a whole number of 32 bits, got none");
   EXPECT_EQ(said({R"("llama")", R"("bert")"}),
-            "m/config.json: model_type, expected llama, mistral, qwen2 or gemma2, got "
-            "\"bert\"");
+            "m/config.json: model_type, expected one of gpt2, llama, mistral, qwen2, qwen3, "
+            "gemma2, got \"bert\"");
   EXPECT_THAT(said({"{", "{{"}), HasSubstr("m/config.json: malformed JSON"));
   write_bytes(kvcheck / "m/config.json", kSmall);
   EXPECT_EQ(complaint(kvcheck.run("cost m --measure")),

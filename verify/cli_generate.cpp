@@ -20,8 +20,10 @@
 #include "verify/checks.h"
 #include "verify/cli.h"
 #include "verify/cli_case.h"
+#include "verify/cli_process.h"
 #include "verify/faults.h"
 #include "verify/generation_invariants.h"
+#include "verify/hooked_engine.h"
 #include "verify/models.h"
 #include "verify/planted.h"
 
@@ -98,12 +100,8 @@ std::vector<Asked> read_batch(const std::string& path, const ModelData& model) {
 std::vector<Asked> asked_for(const GenerateArguments& arguments, const ModelData& model) {
   std::vector<Asked> asked;
   if (!arguments.batch.empty()) asked = read_batch(arguments.batch, model);
-  for (const std::string& text : arguments.prompts) {
-    asked.push_back({one_sequence(text, "--prompt", model)});
-  }
-  for (std::string text : arguments.tokens) {
-    std::ranges::replace(text, ',', ' ');
-    asked.push_back({one_sequence(text, "--tokens", model)});
+  for (const auto& [option, text] : arguments.prompts) {
+    asked.push_back({one_sequence(text, option, model)});
   }
   if (asked.empty()) {
     throw bad_input({"generate", "no prompt", "--prompt, --tokens or --batch", "nothing"});
@@ -271,6 +269,38 @@ std::vector<GenerationShown> run_batch(const Setup& setup,
   return shown;
 }
 
+// Steps at most: of each request without a cache, and of those with one.
+std::size_t steps_at_most(CacheUse use, const std::vector<GenerationRequest>& requests,
+                          const Config& config) {
+  std::size_t steps = 0;
+  for (const GenerationRequest& request : requests) {
+    const int room = config.context - static_cast<int>(request.prompt.size()) + 1;
+    steps += static_cast<std::size_t>(std::min(request.steps, room));
+  }
+  return use == CacheUse::both ? 2 * steps : steps;
+}
+
+bool is_batch(const GenerateArguments& arguments, const std::vector<GenerationRequest>& requests) {
+  return requests.size() > 1 || !arguments.batch.empty() || requests[0].join > 0;
+}
+
+// Throws Stopped where a signal or the clock ends it.
+std::vector<GenerationShown> run_all(const Setup& setup,
+                                     const std::vector<GenerationRequest>& requests,
+                                     std::vector<StepShapes>& shapes) {
+  StepProgress progress("steps at most",
+                        steps_at_most(setup.use, requests, setup.model.weights.config));
+  std::size_t done = 0;
+  Setup watched = setup;
+  watched.factory = hooked({.before_step =
+                                [&] {
+                                  if (!go_on(progress, done++)) throw Stopped{};
+                                }},
+                           setup.factory);
+  if (is_batch(setup.arguments, requests)) return run_batch(watched, requests);
+  return {run_one(watched, requests[0], shapes)};
+}
+
 // ---- Text
 
 std::string limits_text(const GenerationRequest& request, const ModelData& model) {
@@ -307,6 +337,7 @@ std::string traces(const Setup& setup, const GenerationShown& shown,
   const Generation& run = shown.uncached ? *shown.uncached : *shown.cached;
   const std::size_t steps = std::max(run.steps.size(), cached.size());
   for (std::size_t i = 0; i < steps; ++i) {
+    if (stop_requested().load()) throw Stopped{};
     std::optional<StepShapes> uncached;
     if (setup.use != CacheUse::on && i < run.steps.size()) {
       const auto tokens =
@@ -317,6 +348,14 @@ std::string traces(const Setup& setup, const GenerationShown& shown,
                          i < cached.size() ? &cached[i] : nullptr);
   }
   return text;
+}
+
+std::string requests_text(const std::vector<GenerationShown>& shown, const ModelData& model) {
+  std::string text = batch_table(shown, model);
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    if (!shown[i].note.empty()) text += fmt::format("\nrequest {}: {}\n", i + 1, shown[i].note);
+  }
+  return text + "\n";
 }
 
 std::string last_line(const std::vector<GenerationShown>& shown, Verdict verdict) {
@@ -371,11 +410,13 @@ Setup setup_of(const GenerateArguments& arguments, const ModelData& model,
 }  // namespace
 
 int run_generate(const GenerateArguments& arguments) {
+  stop_on_signals();
+  start_clock(arguments.time_seconds);
   const ModelData model = load_model(arguments.model);
   const auto changes = std::make_shared<FaultTrace>();
   const Setup setup = setup_of(arguments, model, changes);
   const std::vector<GenerationRequest> requests = requests_of(arguments, model);
-  const bool batch = requests.size() > 1 || !arguments.batch.empty() || requests[0].join > 0;
+  const bool batch = is_batch(arguments, requests);
   if (batch && setup.use == CacheUse::off) {
     throw bad_input({"--cache", "off with a batch", "on or both", arguments.cache});
   }
@@ -384,19 +425,16 @@ int run_generate(const GenerateArguments& arguments) {
   }
   if (!arguments.csv.empty()) require_new_file(arguments.csv, "--csv");
   std::string text = header(setup, requests);
-  std::vector<StepShapes> shapes;
   std::vector<GenerationShown> shown;
-  if (batch) {
-    shown = run_batch(setup, requests);
-    text += batch_table(shown, model);
-    for (std::size_t i = 0; i < shown.size(); ++i) {
-      if (!shown[i].note.empty()) text += fmt::format("\nrequest {}: {}\n", i + 1, shown[i].note);
-    }
-    text += "\n";
-  } else {
-    shown.push_back(run_one(setup, requests[0], shapes));
-    text += steps_table(shown[0], model) + outcome_text(shown[0], model);
+  try {
+    std::vector<StepShapes> shapes;
+    shown = run_all(setup, requests, shapes);
+    text += batch ? requests_text(shown, model)
+                  : steps_table(shown[0], model) + outcome_text(shown[0], model);
     if (arguments.trace) text += traces(setup, shown[0], shapes) + "\n";
+  } catch (const Stopped&) {
+    print(text.append("verdict: gave-up, interrupted (nothing was compared or written)\n"));
+    return kExitGaveUp;
   }
   if (!arguments.csv.empty()) write_csv(arguments.csv, shown);
   if (!arguments.fault.empty() && changes->changes() == 0) {

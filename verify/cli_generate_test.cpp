@@ -5,12 +5,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <csignal>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "engine/text_width.h"
 #include "reports/generation_row.h"
 #include "verify/cli.h"
+#include "verify/models.h"
 #include "verify/test_command.h"
 
 namespace kvcheck {
@@ -256,13 +260,50 @@ TEST(CliGenerate, gives_each_request_of_a_batch_a_seed_and_rows_of_its_own) {
   EXPECT_EQ(both[1], drawn(" --tokens 1", "6")[0]);
 }
 
+// Whichever option they come with.
+TEST(CliGenerate, prompts_are_numbered_in_the_order_given) {
+  const std::string out = out_of({"--tokens", "0,2", "--prompt", "<bos>", "--tokens", "0,2,4",
+                                  "--prompt", "<bos> the", "--cache", "on"});
+  EXPECT_THAT(out,
+              testing::ContainsRegex("\n +1  0 2   .*\n +2  0   .*\n +3  0 2 4 .*\n +4  0 2 "));
+}
+
+// Characters of several bytes take one column each.
+TEST(CliGenerate, columns_stay_below_their_headings) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  ModelData data = load_model("chapter8");
+  save_model(kvcheck / "m", data.weights);
+  std::string words;
+  for (const std::string& word : data.words) words += "\u2581\u00e4\u00f6\u00fc" + word + "\n";
+  write_bytes(kvcheck / "m/vocabulary.txt", words);
+  const CommandResult result = kvcheck.run("generate m --tokens 0,2 --cache on --eos 1");
+  ASSERT_EQ(result.exit_code, kExitAgree) << everything(result);
+  const std::vector<std::string> lines = split(result.out, '\n');
+  const auto heading = std::ranges::find_if(
+      lines, [](const std::string& line) { return line.starts_with("step "); });
+  ASSERT_LT(heading + 1, lines.end());
+  // The number before the last column ends where its heading does.
+  const auto end_of_logits = [](const std::string& line) {
+    return text_width(line.substr(0, line.find_last_not_of(' ', line.rfind("  ")) + 1));
+  };
+  EXPECT_EQ(end_of_logits(heading[0]), end_of_logits(heading[1])) << result.out;
+  EXPECT_EQ(text_width(heading[0].substr(heading[0].find("token"))),
+            std::string_view("4 ....cat        7.0267377   0.4994").size())
+      << result.out;
+}
+
 // ---- What is refused
 
 TEST(CliGenerate, refuses_what_cannot_be_generated) {
   const std::vector<std::pair<Words, std::string>> refusals{
       {{}, "generate: no prompt, expected --prompt, --tokens or --batch, got nothing"},
       {{"--prompt", " "}, "--prompt: sequences, expected at least one, got none"},
-      {{"--tokens", ","}, "--tokens: sequences, expected at least one, got none"},
+      {{"--tokens", ","},
+       "--tokens: an empty token, expected a token on either side of each comma, got ,"},
+      {{"--tokens", "0,,2"},
+       "--tokens: an empty token, expected a token on either side of each comma, got 0,,2"},
+      {{"--prompt", "0,2,"},
+       "--prompt: an empty token, expected a token on either side of each comma, got 0,2,"},
       {{"--tokens", "0\n2"}, "--tokens: sequences, expected one, got 2"},
       {{"--tokens", "0", "--steps", "0"},
        "--steps: bad value, expected a whole number from 1 to 1000000, got 0"},
@@ -346,6 +387,31 @@ TEST(CliGenerate, of_the_smallest_models_agrees) {
   const TestCommand kvcheck(KVCHECK_BINARY);
   EXPECT_EQ(kvcheck.run("generate gen:one-token:1 --tokens 0").exit_code, kExitAgree);
   EXPECT_EQ(kvcheck.run("generate gen:single-context:1 --tokens 0").exit_code, kExitAgree);
+}
+
+// ---- Ending early
+
+TEST(CliGenerate, a_signal_ends_it_after_a_step) {
+  const auto some_done = [](const CommandResult& so_far) {
+    return so_far.err.find(" steps at most\n") != std::string::npos;
+  };
+  for (const std::string batch : {"", " --tokens 1 --join 0,5"}) {
+    const TestCommand kvcheck(KVCHECK_BINARY);
+    const CommandResult result = kvcheck.run(
+        "generate gen:wide:1:context8192 --tokens 0 --steps 8000 --csv steps.csv" + batch,
+        {.signal = SIGINT, .ready = some_done});
+    EXPECT_EQ(result.exit_code, kExitGaveUp) << everything(result);
+    EXPECT_EQ(last_line(result.out),
+              "verdict: gave-up, interrupted (nothing was compared or written)");
+    EXPECT_THAT(files_in(kvcheck / "."), testing::IsEmpty());
+  }
+}
+
+TEST(CliGenerate, its_time_may_be_bounded) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const CommandResult result = kvcheck.run("generate --tokens 0 --trace --time 0");
+  EXPECT_EQ(result.exit_code, kExitGaveUp) << everything(result);
+  EXPECT_THAT(last_line(result.out), testing::HasSubstr("gave-up, interrupted ("));
 }
 
 }  // namespace

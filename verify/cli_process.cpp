@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "engine/error.h"
-#include "verify/progress.h"
 #include "verify/threads.h"
 
 namespace kvcheck {
@@ -40,6 +39,16 @@ void stop_on_signals() {
   if (std::signal(SIGHUP, request_stop) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
 }
 
+void stop_and_wake_on_signals() {
+  stop_on_signals();
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction action {};
+    sigaction(signal, nullptr, &action);
+    action.sa_flags &= ~SA_RESTART;
+    sigaction(signal, &action, nullptr);
+  }
+}
+
 void start_clock(std::optional<double> seconds) {
   if (!seconds) return;
   if (!(*seconds > 0)) return request_stop(SIGALRM);
@@ -50,6 +59,11 @@ void start_clock(std::optional<double> seconds) {
   timer.it_value.tv_sec = static_cast<time_t>(whole);
   timer.it_value.tv_usec = static_cast<suseconds_t>(part * 1e6) + 1;  // 0 would be no timer at all
   setitimer(ITIMER_REAL, &timer, nullptr);
+}
+
+bool go_on(StepProgress& progress, std::size_t done) {
+  progress.at(done);
+  return !stop.load();
 }
 
 // Fewer threads than wanted are no reason not to run, but TBB needs one besides the first, and ends

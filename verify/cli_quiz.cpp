@@ -7,6 +7,7 @@
 #include <string>
 
 #include "verify/cli.h"
+#include "verify/cli_process.h"
 #include "verify/quiz.h"
 
 namespace kvcheck {
@@ -33,6 +34,7 @@ int show_answers(const std::vector<QuizItem>& items) {
 int run_quiz(const QuizArguments& arguments) {
   const auto items = quiz(arguments.seed, arguments.count.value_or(kQuestions));
   if (arguments.answers) return show_answers(items);
+  stop_and_wake_on_signals();
   const bool prompts = ::isatty(STDIN_FILENO) == 1;
   std::size_t answered = 0;
   std::size_t right = 0;
@@ -40,15 +42,16 @@ int run_quiz(const QuizArguments& arguments) {
   for (; answered < items.size(); ++answered) {
     const Question& question = items[answered].question;
     print(numbered(answered, items[answered]) + (prompts ? "> " : ""));
-    if (!std::getline(std::cin, line)) break;
+    if (stop_requested().load() || !std::getline(std::cin, line)) break;
     const bool good = is_right(question, line);
     right += good ? 1 : 0;
     print(good ? fmt::format("   right: {}\n", question.answer)
                : fmt::format("   wrong: {} ({})\n", question.answer, question.why));
   }
-  print(fmt::format("{}{} of {} answered, {} right\n", answered < items.size() ? "\n" : "",
-                    answered, items.size(), right));
-  if (answered == 0) return kExitGaveUp;
+  const bool interrupted = stop_requested().load();
+  print(fmt::format("{}{}{} of {} answered, {} right\n", answered < items.size() ? "\n" : "",
+                    interrupted ? "interrupted: " : "", answered, items.size(), right));
+  if (answered == 0 || interrupted) return kExitGaveUp;
   return right == answered ? kExitAgree : kExitDiverge;
 }
 

@@ -60,6 +60,19 @@ TEST(CliQuiz, ends_with_its_input_and_counts_what_was_answered) {
   EXPECT_EQ(quiz_with(first, "--seed 4 --count 1").exit_code, kExitAgree);
 }
 
+TEST(CliQuiz, a_signal_ends_it_while_it_waits) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  // The second signal is for the case that the first one comes just before the wait.
+  const CommandResult result = kvcheck.shell(
+      "mkfifo answers; { printf 'nonsense\\n'; exec sleep 60; } > answers 2>&1 & pipe=$!; "
+      "kvcheck quiz --seed 4 < answers > out & quiz=$!; "
+      "while ! grep -q '^2' out; do sleep 0.01; done; "
+      "kill -TERM $quiz; sleep 0.2; kill -TERM $quiz; wait $quiz; code=$?; "
+      "kill $pipe; cat out; exit $code");
+  EXPECT_EQ(result.exit_code, kExitGaveUp) << everything(result);
+  EXPECT_EQ(last_line(result.out), "interrupted: 1 of 10 answered, 0 right");
+}
+
 TEST(CliQuiz, prints_answers_when_asked_to) {
   const TestCommand kvcheck(KVCHECK_BINARY);
   const CommandResult result = kvcheck.run("quiz --answers --seed 7 --count 3");

@@ -24,6 +24,7 @@ using nlohmann::json;
 using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using testing::SizeIs;
 using testing::StartsWith;
 using testing::UnorderedElementsAre;
@@ -398,6 +399,41 @@ TEST(CliInspect, shows_what_a_folder_adds) {
   EXPECT_THAT(out, HasSubstr("words\n  a b c d e f g h i j k\n"));
   EXPECT_THAT(out, HasSubstr("corpus\n  2 sequences\n"));
   EXPECT_THAT(out, HasSubstr("contract\n  abs:0\n"));
+}
+
+// ---- Models that can show nothing
+
+// A small model with an output of its own, all of one number.
+void save_with_output(const std::filesystem::path& folder, float value, float embedding) {
+  Config config = tiny_config();
+  config.output = Output::separate;
+  config.post_norms = false;
+  Model<float> model = random_model(config, WeightScales{}, 1);
+  model.output.setConstant(value);
+  model.final_norm.scale.setConstant(embedding);
+  save_model(folder, model);
+}
+
+TEST(Cli, a_model_whose_logits_are_all_the_same_is_told) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  save_with_output(kvcheck / "m", 0, 1);
+  const CommandResult result = kvcheck.run("verify m --prefixes random:2 --no-stored");
+  EXPECT_THAT(result.out, HasSubstr("\nwarning: every logit of m is the same: this model can show "
+                                    "nothing\n"))
+      << everything(result);
+  EXPECT_THAT(kvcheck.run("verify chapter8 --prefixes corpus --no-stored").out,
+              Not(HasSubstr("warning")));
+}
+
+TEST(Cli, a_model_whose_logits_are_no_numbers_agrees_with_nothing) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  save_with_output(kvcheck / "m", 3e38F, 3e38F);
+  for (const std::string check :
+       {"--prefixes random:2", "--schedules decode", "--operations random:2"}) {
+    const CommandResult result = kvcheck.run("verify m --no-stored " + check);
+    EXPECT_EQ(result.exit_code, kExitBroken) << check << everything(result);
+    EXPECT_THAT(result.out, Not(ContainsRegex("agree\n"))) << check << everything(result);
+  }
 }
 
 }  // namespace

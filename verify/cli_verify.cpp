@@ -20,6 +20,7 @@
 #include "reports/operations_text.h"
 #include "reports/run_folder.h"
 #include "reports/run_writer.h"
+#include "verify/blank.h"
 #include "verify/cli.h"
 #include "verify/cli_process.h"
 #include "verify/cli_recorder.h"
@@ -186,6 +187,17 @@ std::string oracle_text(const RunResult& result) {
   return text;
 }
 
+// Agreement on such a model says nothing, whatever was compared.
+std::string blank_text(const Runs& runs) {
+  std::string text;
+  for (const ModelData& model : runs.models) {
+    if (!is_blank(model)) continue;
+    text += fmt::format("warning: every logit of {} is the same: this model can show nothing\n",
+                        one_line(model.name));
+  }
+  return text;
+}
+
 std::string last_line(const RunResult& result, const RunSummary& summary, double seconds) {
   return fmt::format("verdict: {}{} ({} checks, {} cases, {} logits compared in {:.2f} s)\n",
                      name(result.verdict), result.interrupted ? ", interrupted" : "",
@@ -221,8 +233,8 @@ int run_verify(const VerifyArguments& arguments, const std::vector<std::string>&
   writer.finish(summary);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   print(check_table(table_rows(result, runs)) + published(result, runs) + oracle_text(result) +
-        invariants_text(summary.compared.invariants) + coverage_text(result.checks) +
-        loss_text(result.checks) + recorder.first_failures() +
+        blank_text(runs) + invariants_text(summary.compared.invariants) +
+        coverage_text(result.checks) + loss_text(result.checks) + recorder.first_failures() +
         fmt::format("files: {}\n", path_text(folder)) + last_line(result, summary, seconds));
   const int code = exit_code(result.verdict);
   return code == kExitAgree && result.interrupted ? kExitGaveUp : code;

@@ -12,17 +12,20 @@ void HookedEngine::close(SequenceId sequence) {
 }
 
 void HookedEngine::full(const TokenBlock& block, Rows rows, Logits& out) {
+  before_step();
   if (!hooks_.full) return inner_->full(block, rows, out);
   hooks_.full(*inner_, block, rows, out);
 }
 
 void HookedEngine::feed(SequenceId sequence, std::span<const int> tokens, Rows rows, Logits& out) {
+  before_step();
   if (!hooks_.feed) return inner_->feed(sequence, tokens, rows, out);
   const Feed one{sequence, tokens};
   hooks_.feed(*inner_, std::span(&one, 1), rows, out);
 }
 
 void HookedEngine::batch(std::span<const Feed> feeds, Rows rows, Logits& out) {
+  before_step();
   if (!hooks_.feed) return inner_->batch(feeds, rows, out);
   hooks_.feed(*inner_, feeds, rows, out);
 }
@@ -63,9 +66,10 @@ Held HookedEngine::held(SequenceId sequence) const {
   return hooks_.held ? hooks_.held(*inner_, sequence) : inner_->held(sequence);
 }
 
-EngineFactory hooked(Hooks hooks) {
-  return [hooks = std::move(hooks)](const ModelData& model, const EngineSetup& setup) {
-    return std::make_unique<HookedEngine>(builtin_engine(model, setup), hooks);
+EngineFactory hooked(Hooks hooks, EngineFactory inside) {
+  return [hooks = std::move(hooks), inside = std::move(inside)](const ModelData& model,
+                                                                const EngineSetup& setup) {
+    return std::make_unique<HookedEngine>(inside(model, setup), hooks);
   };
 }
 

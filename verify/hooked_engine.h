@@ -12,8 +12,10 @@
 
 namespace kvcheck {
 
-// Called instead of a verb of the engine inside; an empty one leaves the verb as it is.
+// Called instead of a verb of the engine inside, but for the first; an empty one leaves the verb as
+// it is.
 struct Hooks {
+  std::function<void()> before_step = {};  // before full, feed and batch, whatever they do
   std::function<SequenceId(Engine&)> open = {};
   std::function<void(Engine&, SequenceId)> close = {};
   std::function<void(Engine&, const TokenBlock&, Rows, Logits&)> full = {};
@@ -66,12 +68,16 @@ class HookedEngine final : public Engine {
   }
 
  private:
+  void before_step() const {
+    if (hooks_.before_step) hooks_.before_step();
+  }
+
   std::unique_ptr<Engine> inner_;
   Hooks hooks_;
   Hello hello_;
 };
 
-// The built-in engine with these hooks.
-[[nodiscard]] EngineFactory hooked(Hooks hooks);
+// An engine with these hooks around it.
+[[nodiscard]] EngineFactory hooked(Hooks hooks, EngineFactory inside = builtin_engine);
 
 }  // namespace kvcheck

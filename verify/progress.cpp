@@ -8,11 +8,20 @@
 #include <cstdio>
 
 #include "engine/echo.h"
+#include "engine/text_width.h"
 
 namespace kvcheck {
 namespace {
 
 constexpr std::size_t kBarWidth = 30;
+constexpr std::chrono::milliseconds kRedraw{100};
+
+std::string how_far(std::size_t done, std::size_t all, std::string_view what) {
+  if (all == 0) return fmt::format("{} {}", done, what);
+  return fmt::format("{} of {} {}", done, all, what);
+}
+
+bool on_terminal() { return isatty(STDERR_FILENO) == 1; }
 
 }  // namespace
 
@@ -21,7 +30,7 @@ void write_stderr(std::string_view text) {
   std::fflush(stderr);
 }
 
-Progress::Progress() : terminal_(isatty(STDERR_FILENO) == 1) {}
+Progress::Progress() : terminal_(on_terminal()) {}
 
 void Progress::start(std::size_t checks) { checks_ = checks; }
 
@@ -39,29 +48,46 @@ void Progress::check(const std::string& model) {
 
 void Progress::say(std::string_view text) {
   const std::lock_guard lock(mutex_);
-  wipe();
+  bar_.wipe();
   write_stderr(text);
   if (terminal_) draw();
 }
 
 void Progress::finish() {
   const std::lock_guard lock(mutex_);
-  wipe();
+  bar_.wipe();
 }
 
-void Progress::draw() {
+void Progress::draw() { bar_.draw(done_, checks_, fmt::format("checks, {}", one_line(model_))); }
+
+void Bar::draw(std::size_t done, std::size_t all, std::string_view behind) {
   wipe();
-  const std::size_t filled = checks_ == 0 ? 0 : kBarWidth * done_ / checks_;
-  const std::string bar = fmt::format("[{:<{}}] {} of {} checks, {}", std::string(filled, '#'),
-                                      kBarWidth, done_, checks_, one_line(model_));
-  drawn_ = bar.size();
+  const std::size_t filled = all == 0 ? 0 : kBarWidth * done / all;
+  const std::string bar =
+      fmt::format("[{:<{}}] {}", std::string(filled, '#'), kBarWidth, how_far(done, all, behind));
+  drawn_ = text_width(bar);
   write_stderr(bar);
 }
 
-void Progress::wipe() {
+void Bar::wipe() {
   if (drawn_ == 0) return;
   write_stderr(fmt::format("\r{}\r", std::string(drawn_, ' ')));
   drawn_ = 0;
+}
+
+StepProgress::StepProgress(std::string_view what, std::size_t all)
+    : terminal_(on_terminal()), what_(what), all_(all) {}
+
+void StepProgress::at(std::size_t done) {
+  const Clock::duration taken = Clock::now() - start_;
+  if (taken < next_) return;
+  if (terminal_) {
+    next_ = taken + kRedraw;
+    bar_.draw(done, all_, what_);
+  } else {
+    next_ = 2 * taken;
+    write_stderr(how_far(done, all_, what_) + "\n");
+  }
 }
 
 }  // namespace kvcheck

@@ -41,42 +41,74 @@ double time_of(double seconds, Prepare prepare, Step step) {
   return median(std::move(times));
 }
 
+struct Interrupted {};
+
+// Steps of one sequence that grows.
+class StepTimer {
+ public:
+  StepTimer(Engine& engine, const std::vector<int>& tokens)
+      : engine_(engine), tokens_(tokens), id_(engine.open()) {}
+  ~StepTimer() { engine_.close(id_); }
+  StepTimer(const StepTimer&) = delete;
+  StepTimer& operator=(const StepTimer&) = delete;
+
+  template <typename KeepOn>
+  StepTime time(int length, double share, KeepOn keep_on) {
+    const std::span<const int> prefix(tokens_.data(), static_cast<std::size_t>(length));
+    // The rows before the step, fed at once; what is held already stays.
+    const auto before = prefix.first(prefix.size() - 1).subspan(static_cast<std::size_t>(held_));
+    keep_on();
+    if (!before.empty()) engine_.feed(id_, before, Rows::last, logits_);
+    held_ = length - 1;
+    StepTime time{.length = length};
+    time.cached = time_of(
+        share,
+        [&] {
+          keep_on();
+          engine_.truncate(id_, held_);
+        },
+        [&] { engine_.feed(id_, prefix.last(1), Rows::last, logits_); });
+    engine_.truncate(id_, held_);
+    time.uncached = time_of(share, keep_on, [&] {
+      engine_.full({prefix, 1}, Rows::last, logits_);
+    });
+    return time;
+  }
+
+ private:
+  Engine& engine_;
+  const std::vector<int>& tokens_;
+  const SequenceId id_;
+  Logits logits_;
+  int held_ = 0;
+};
+
 }  // namespace
 
-StepTimes measure_steps(Engine& engine, const std::vector<int>& lengths, double seconds) {
+StepTimes measure_steps(Engine& engine, const std::vector<int>& lengths, double seconds,
+                        const std::function<bool(std::size_t)>& go_on) {
   const Clock::time_point start = Clock::now();
   const double share = seconds / (2.0 * static_cast<double>(lengths.size()));
   StepTimes times;
+  const auto keep_on = [&] {
+    if (!go_on(times.steps.size())) throw Interrupted{};
+  };
   std::vector<int> tokens(static_cast<std::size_t>(lengths.empty() ? 0 : lengths.back()));
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     tokens[i] = static_cast<int>(i) % engine.hello().vocabulary;
   }
-  const SequenceId id = engine.open();
-  Logits logits;
-  int held = 0;
-  for (const int length : lengths) {
-    if (seconds_since(start) >= seconds) {
-      times.complete = false;
-      break;
+  StepTimer timer(engine, tokens);
+  try {
+    for (const int length : lengths) {
+      if (seconds_since(start) >= seconds) {
+        times.complete = false;
+        break;
+      }
+      times.steps.push_back(timer.time(length, share, keep_on));
     }
-    const std::span<const int> prefix(tokens.data(), static_cast<std::size_t>(length));
-    // The rows before the step, fed at once; what is held already stays.
-    const auto before = prefix.first(prefix.size() - 1).subspan(static_cast<std::size_t>(held));
-    if (!before.empty()) engine.feed(id, before, Rows::last, logits);
-    held = length - 1;
-    StepTime time{.length = length};
-    time.cached = time_of(
-        share, [&] { engine.truncate(id, length - 1); },
-        [&] { engine.feed(id, prefix.last(1), Rows::last, logits); });
-    engine.truncate(id, held);
-    time.uncached = time_of(
-        share, [] {},
-        [&] {
-          engine.full({prefix, 1}, Rows::last, logits);
-        });
-    times.steps.push_back(time);
+  } catch (const Interrupted&) {
+    times.interrupted = true;
   }
-  engine.close(id);
   return times;
 }
 

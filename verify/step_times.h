@@ -2,8 +2,9 @@
 // How long one step takes on this machine, cached and uncached, as the context grows.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "engine/port.h"
@@ -19,12 +20,16 @@ struct StepTime {
 struct StepTimes {
   std::vector<StepTime> steps;  // by length
   bool complete = true;         // the time limit cut nothing off
+  bool interrupted = false;     // by `go_on`
 };
 
 // Of the built-in engine, or any that rolls back, at these lengths in turn: the median of several
 // runs each, logits of the last row. Takes about `seconds` at most, and one step of each kind.
-[[nodiscard]] StepTimes measure_steps(Engine& engine, const std::vector<int>& lengths,
-                                      double seconds);
+// `go_on` is asked before each run of a step, with the number of lengths that are done; where it
+// says no, the length at hand is left out.
+[[nodiscard]] StepTimes measure_steps(
+    Engine& engine, const std::vector<int>& lengths, double seconds,
+    const std::function<bool(std::size_t done)>& go_on = [](std::size_t) { return true; });
 
 // The exponent of the power of the length that fits times best (least squares of logarithms), over
 // the lengths from an eighth of the longest on; none with fewer than three of them.

@@ -48,5 +48,15 @@ TEST(StepTimes, every_length_is_measured_both_ways) {
   EXPECT_FALSE(measure_steps(*engine, {1, 2}, 0).complete);
 }
 
+TEST(StepTimes, whoever_ends_them_gets_the_lengths_that_are_done) {
+  const auto engine =
+      make_builtin(generate_model("gen:plain:1:context16"), ScalarKind::f32, Arithmetic::row);
+  const StepTimes times =
+      measure_steps(*engine, {1, 2, 4}, 30, [](std::size_t done) { return done < 2; });
+  EXPECT_TRUE(times.interrupted);
+  ASSERT_EQ(times.steps.size(), 2U);
+  EXPECT_EQ(times.steps[1].length, 2);
+}
+
 }  // namespace
 }  // namespace kvcheck
