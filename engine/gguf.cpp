@@ -35,10 +35,11 @@ struct TensorType {
   std::uint32_t number;
   Dtype dtype;
 };
-constexpr std::array kTensorTypes{TensorType{0, Dtype::f32},   TensorType{1, Dtype::f16},
-                                  TensorType{30, Dtype::bf16}, TensorType{28, Dtype::f64},
-                                  TensorType{8, Dtype::q8_0},  TensorType{2, Dtype::q4_0},
-                                  TensorType{3, Dtype::q4_1}};
+constexpr std::array kTensorTypes{
+    TensorType{0, Dtype::f32},   TensorType{1, Dtype::f16},   TensorType{30, Dtype::bf16},
+    TensorType{28, Dtype::f64},  TensorType{8, Dtype::q8_0},  TensorType{2, Dtype::q4_0},
+    TensorType{3, Dtype::q4_1},  TensorType{6, Dtype::q5_0},  TensorType{7, Dtype::q5_1},
+    TensorType{12, Dtype::q4_k}, TensorType{13, Dtype::q5_k}, TensorType{14, Dtype::q6_k}};
 
 // Names of types that are often met and not read.
 std::string type_text(std::uint32_t number) {
@@ -46,9 +47,8 @@ std::string type_text(std::uint32_t number) {
     std::uint32_t number;
     std::string_view name;
   };
-  constexpr std::array kNames{Name{6, "Q5_0"},  Name{7, "Q5_1"},  Name{9, "Q8_1"},
-                              Name{10, "Q2_K"}, Name{11, "Q3_K"}, Name{12, "Q4_K"},
-                              Name{13, "Q5_K"}, Name{14, "Q6_K"}, Name{15, "Q8_K"}};
+  constexpr std::array kNames{Name{9, "Q8_1"}, Name{10, "Q2_K"}, Name{11, "Q3_K"},
+                              Name{15, "Q8_K"}};
   const auto* const found = std::ranges::find(kNames, number, &Name::number);
   if (found != kNames.end()) return std::string(found->name);
   return fmt::format("type {}", number);

@@ -25,7 +25,8 @@ constexpr unsigned kLlama = 1;
 constexpr unsigned kQwen2 = 2;
 constexpr unsigned kGpt2 = 4;
 constexpr unsigned kGemma2 = 8;
-constexpr unsigned kRotary = kLlama | kQwen2 | kGemma2;
+constexpr unsigned kQwen3 = 16;
+constexpr unsigned kRotary = kLlama | kQwen2 | kGemma2 | kQwen3;
 constexpr unsigned kAll = kRotary | kGpt2;
 
 // Keys below "ARCHITECTURE.". `only`: the one value that is understood, as gguf_text() shows it.
@@ -209,6 +210,12 @@ Config llama(const Values& values) { return rotary_decoder(values, RotaryPairs::
 
 Config qwen2(const Values& values) { return rotary_decoder(values, RotaryPairs::halves); }
 
+Config qwen3(const Values& values) {
+  Config c = rotary_decoder(values, RotaryPairs::halves);
+  c.head_norm = true;
+  return c;
+}
+
 Config gpt2(const Values& values) {
   Config c = decoder(values);
   c.norm_epsilon = values.number("attention.layer_norm_epsilon");
@@ -241,6 +248,8 @@ constexpr std::array kRotaryPlaces{
     TensorPlace{"layers.*.query", "blk.*.attn_q", transposed},
     TensorPlace{"layers.*.key", "blk.*.attn_k", transposed},
     TensorPlace{"layers.*.value", "blk.*.attn_v", transposed},
+    TensorPlace{"layers.*.query_norm", "blk.*.attn_q_norm"},
+    TensorPlace{"layers.*.key_norm", "blk.*.attn_k_norm"},
     TensorPlace{"layers.*.attention_output", "blk.*.attn_output", transposed},
     TensorPlace{"layers.*.attention_post_norm", "blk.*.post_attention_norm"},
     TensorPlace{"layers.*.mlp_norm", "blk.*.ffn_norm"},
@@ -270,11 +279,12 @@ constexpr std::array kGpt2Places{
 // Its numbers are in the configuration.
 bool rotary_factors(std::string_view name) { return name == "rope_freqs.weight"; }
 
-const std::array<Architecture, 4>& architectures() {
+const std::array<Architecture, 5>& architectures() {
   static const TensorPlaces kRotaryTensors{kRotaryPlaces, {}, false, rotary_factors};
-  static const std::array<Architecture, 4> kArchitectures{
+  static const std::array<Architecture, 5> kArchitectures{
       {{"llama", kLlama, llama, kRotaryTensors},
        {"qwen2", kQwen2, qwen2, kRotaryTensors},
+       {"qwen3", kQwen3, qwen3, kRotaryTensors},
        {"gpt2", kGpt2, gpt2, {kGpt2Places}},
        {"gemma2", kGemma2, gemma2, kRotaryTensors}}};
   return kArchitectures;

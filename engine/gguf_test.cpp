@@ -120,7 +120,7 @@ struct Malformed {
 void PrintTo(const Malformed& malformed, std::ostream* out) { *out << malformed.name; }
 
 constexpr auto kMost = std::numeric_limits<std::uint64_t>::max();
-constexpr auto kF32 = "one of F32, F16, BF16, F64, Q8_0, Q4_0, Q4_1";
+constexpr auto kF32 = "one of F32, F16, BF16, F64, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K";
 
 const Malformed kMalformed[] = {
     {"an_empty_file", "", "f: magic at byte 0, expected 4 bytes, got 0 to the end"},
@@ -183,8 +183,11 @@ const Malformed kMalformed[] = {
     {"half_a_block", one_tensor(tensor("a", {16}, 8, 0)),
      "f: tensor \"a\" shape, expected fewer than 2^63 bytes, rows of whole blocks of 32 numbers, "
      "got [16]"},
-    {"a_type_that_is_not_read", one_tensor(tensor("a", {1}, 14, 0)),
-     std::string("f: tensor \"a\" type, expected ") + kF32 + ", got Q6_K"},
+    {"half_a_block_of_256", one_tensor(tensor("a", {128}, 12, 0)),
+     "f: tensor \"a\" shape, expected fewer than 2^63 bytes, rows of whole blocks of 256 numbers, "
+     "got [128]"},
+    {"a_type_that_is_not_read", one_tensor(tensor("a", {1}, 10, 0)),
+     std::string("f: tensor \"a\" type, expected ") + kF32 + ", got Q2_K"},
     {"an_unknown_tensor_type", one_tensor(tensor("a", {1}, 99, 0)),
      std::string("f: tensor \"a\" type, expected ") + kF32 + ", got type 99"},
     {"a_tensor_that_begins_late", one_tensor(tensor("a", {1}, 0, 32), std::string(64, '\0')),

@@ -118,7 +118,8 @@ const Spoilt kSpoiltGguf[] = {
      "qwen2",
      "model.gguf",
      {"qwen2", "qwen4"},
-     "m/model.gguf: key \"general.architecture\", expected one of llama, qwen2, gpt2, gemma2, got "
+     "m/model.gguf: key \"general.architecture\", expected one of llama, qwen2, qwen3, gpt2, "
+     "gemma2, got "
      "\"qwen4\""},
     {"an_unknown_key",
      "qwen2",
