@@ -46,6 +46,19 @@ std::string ratio_cell(const TableRow& row) {
   return fmt::format("{} of {}", ratio, three_digits(*row.ratio_limit));
 }
 
+// A number alone agrees.
+std::string float64_cell(const TableRow& row) {
+  if (!row.float64) return std::string(kNotApplicable);
+  const std::string difference = three_digits(row.float64->difference);
+  if (row.float64->verdict == Verdict::agree) return difference;
+  return fmt::format("{} {}", difference, name(row.float64->verdict));
+}
+
+std::string verdict_cell(const TableRow& row) {
+  if (row.gated == 0) return std::string(name(row.verdict));
+  return fmt::format("{}, {} gated", name(row.verdict), grouped(row.gated));
+}
+
 constexpr auto kColumns = std::to_array<TableColumn>({
     {"check", Align::left, [](const TableRow& row) { return or_dash(row.check); }},
     {"model", Align::left, [](const TableRow& row) { return or_dash(row.model); }},
@@ -54,12 +67,13 @@ constexpr auto kColumns = std::to_array<TableColumn>({
     {"logits", Align::right, [](const TableRow& row) { return grouped(row.logits); }},
     {"worst", Align::right, [](const TableRow& row) { return or_dash(row.worst_difference); }},
     {"in prefix", Align::left, [](const TableRow& row) { return or_dash(row.prefix); }},
-    {"position", Align::right, [](const TableRow& row) { return or_dash(row.position); }},
+    {"pos", Align::right, [](const TableRow& row) { return or_dash(row.position); }},
     {"token", Align::right, [](const TableRow& row) { return or_dash(row.token); }},
     {"ratio", Align::right, ratio_cell},
-    {"gated", Align::right, [](const TableRow& row) { return grouped(row.gated); }},
+    {"kappa", Align::right, [](const TableRow& row) { return or_dash(row.kappa); }},
+    {"float64", Align::right, float64_cell},
     {"time", Align::right, [](const TableRow& row) { return duration_text(row.seconds); }},
-    {"verdict", Align::left, [](const TableRow& row) { return std::string(name(row.verdict)); }},
+    {"verdict", Align::left, verdict_cell},
 });
 
 using Line = std::array<std::string, kColumns.size()>;
@@ -123,6 +137,8 @@ TableRow table_row(const CheckSummary& summary, std::span<const std::string> wor
                                                      : operations_text(worst->subject.operations);
       row.position = worst->result.position;
       row.token = worst->result.row->token_at_max;
+      if (worst->result.noise) row.kappa = worst->result.noise->kappa;
+      row.float64 = summary.in_float64;
     }
   }
   row.worst_ratio = summary.worst_ratio;

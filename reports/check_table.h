@@ -14,7 +14,7 @@
 namespace kvcheck {
 
 // A line holds every column in 150 characters as long as names are of the usual length.
-inline constexpr std::size_t kPrefixTextMax = 24;
+inline constexpr std::size_t kPrefixTextMax = 20;
 
 struct TableRow {
   std::string check;
@@ -28,6 +28,8 @@ struct TableRow {
   std::optional<std::int64_t> token;
   std::optional<double> worst_ratio;
   std::optional<double> ratio_limit;  // of a policy that judges by the ratio
+  std::optional<double> kappa;        // of the row with the worst difference, if there is one
+  std::optional<InFloat64> float64;   // of its case
   std::int64_t gated = 0;
   double seconds = 0;
   Verdict verdict = Verdict::gave_up;

@@ -22,29 +22,31 @@ TEST(CheckTable, is_aligned) {
                                    table_row(agreeing, kWords)};
   EXPECT_EQ(
       check_table(rows),
-      "check            model     arithmetic  prefixes  logits   worst  in prefix      position  "
-      "token           ratio  gated    time  verdict\n"
-      "all-prefixes     chapter8  matrix            11   1,234  0.0312  <bos> the cat         2  "
-      "    5  1.25e+04 of 30      2  250 ms  diverge\n"
-      "corpus-prefixes  chapter8  row               11     240       0  -                     -  "
-      "    -               -      0   16 ms  agree\n");
+      "check            model     arithmetic  prefixes  logits   worst  in prefix      pos  token  "
+      "         ratio  kappa         float64    time  verdict\n"
+      "all-prefixes     chapter8  matrix            11   1,234  0.0312  <bos> the cat    2      5  "
+      "1.25e+04 of 30    3.5  0.0312 diverge  250 ms  diverge, 2 gated\n"
+      "corpus-prefixes  chapter8  row               11     240       0  -                -      -  "
+      "             -      -               -   16 ms  agree\n");
 }
 
 TEST(CheckTable, without_rows_is_its_header) {
   EXPECT_EQ(check_table({}),
-            "check  model  arithmetic  prefixes  logits  worst  in prefix  position  token  ratio  "
-            "gated  time  verdict\n");
+            "check  model  arithmetic  prefixes  logits  worst  in prefix  pos  token  ratio  "
+            "kappa  float64  time  verdict\n");
 }
 
 TEST(CheckTable, usual_lines_fit_150_columns) {
   TableRow row = table_row(diverging_check(), kWords);
   row.check = "corpus-prefixes";
-  row.model = "20 generated models";
+  row.model = "20 generated";
   row.prefixes = 4680;
   row.logits = 149760;
   row.worst_difference = 2.8611e-6;
   row.worst_ratio = 0.42;
   row.prefix = "<bos> the cat sat";
+  row.float64 = InFloat64{Verdict::agree, 4.44e-15};
+  row.gated = 0;
   std::istringstream table(check_table({&row, 1}));
   for (std::string line; std::getline(table, line);) EXPECT_LE(line.size(), 150U) << line;
 }
@@ -54,10 +56,10 @@ TEST(CheckTable, alignment_counts_characters_and_controls_are_shown) {
   row.check = "é\x1b";
   row.model = "m";
   EXPECT_EQ(check_table({&row, 1}),
-            "check  model  arithmetic  prefixes  logits  worst  in prefix  position  token  ratio  "
-            "gated    time  verdict\n"
-            "é\\x1b  m      -                  0       0      -  -                 -      -      - "
-            "     0  0.0 ms  gave-up\n");
+            "check  model  arithmetic  prefixes  logits  worst  in prefix  pos  token  ratio  "
+            "kappa  float64    time  verdict\n"
+            "é\\x1b  m      -                  0       0      -  -            -      -      -  "
+            "    -        -  0.0 ms  gave-up\n");
 }
 
 TEST(TableRow, leaves_out_what_was_not_compared) {
@@ -81,6 +83,24 @@ TEST(TableRow, names_a_scalar_that_is_not_the_usual_one) {
   EXPECT_EQ(table_row(summary, kWords).arithmetic, "matrix f64");
 }
 
+TEST(TableRow, tells_of_the_worst_difference_how_ill_conditioned_it_is_and_what_float64_says) {
+  CheckSummary summary = diverging_check();
+  EXPECT_EQ(table_row(summary, kWords).kappa, 3.5);
+  ASSERT_TRUE(table_row(summary, kWords).float64);
+  EXPECT_EQ(table_row(summary, kWords).float64->difference, 0.03125);
+  summary.worst_difference->result.row->max_abs_difference = 0;
+  EXPECT_EQ(table_row(summary, kWords).kappa, std::nullopt);
+  EXPECT_FALSE(table_row(summary, kWords).float64);
+}
+
+TEST(CheckTable, shows_a_number_alone_where_float64_agrees) {
+  TableRow row;
+  row.float64 = InFloat64{Verdict::agree, 4.44e-15};
+  EXPECT_NE(check_table({&row, 1}).find("  4.44e-15  0.0 ms  gave-up\n"), std::string::npos);
+  row.float64->verdict = Verdict::diverge;
+  EXPECT_NE(check_table({&row, 1}).find("  4.44e-15 diverge  0.0 ms"), std::string::npos);
+}
+
 TEST(TableRow, of_operations_names_the_kind_of_cache_and_their_end) {
   CheckSummary summary = operations_check();
   summary.worst_difference = operations_record();
@@ -89,7 +109,7 @@ TEST(TableRow, of_operations_names_the_kind_of_cache_and_their_end) {
   const TableRow row = table_row(summary, kWords);
   EXPECT_EQ(row.check, "operations paged:2");
   EXPECT_EQ(row.prefixes, 2);
-  EXPECT_EQ(row.prefix, "...truncate:1x2.feed:1x4");
+  EXPECT_EQ(row.prefix, "...cate:1x2.feed:1x4");
   EXPECT_EQ(row.position, 2);
   summary.worst_difference->result.row->max_abs_difference = 0;
   EXPECT_EQ(table_row(summary, kWords).prefix, "");
@@ -98,7 +118,7 @@ TEST(TableRow, of_operations_names_the_kind_of_cache_and_their_end) {
 TEST(OperationsText, keeps_the_end_of_a_long_sequence) {
   EXPECT_EQ(operations_text(parse_operations("open.feed:0x3", "test")), "open.feed:0x3");
   const std::string text = operations_text(Operations(100, Operation{Verb::open, {}, {}}));
-  EXPECT_EQ(text, "...n.open.open.open.open");
+  EXPECT_EQ(text, "...en.open.open.open");
   EXPECT_EQ(text.size(), kPrefixTextMax);
 }
 
@@ -112,9 +132,9 @@ TEST(PrefixText, is_words_or_ids) {
 
 TEST(PrefixText, keeps_the_end_of_a_long_prefix) {
   const std::vector<int> long_prefix(100, 12345);
-  EXPECT_EQ(prefix_text(long_prefix, {}), "... 12345 12345 12345");
-  EXPECT_EQ(prefix_text(std::vector<int>(12, 7), {}), "... 7 7 7 7 7 7 7 7 7 7");
-  EXPECT_EQ(prefix_text(std::vector<int>(11, 7), {}), "7 7 7 7 7 7 7 7 7 7 7");
+  EXPECT_EQ(prefix_text(long_prefix, {}), "... 12345 12345");
+  EXPECT_EQ(prefix_text(std::vector<int>(10, 7), {}), "... 7 7 7 7 7 7 7 7");
+  EXPECT_EQ(prefix_text(std::vector<int>(9, 7), {}), "7 7 7 7 7 7 7 7 7");
 }
 
 TEST(PrefixText, shows_the_last_token_however_long_it_is) {

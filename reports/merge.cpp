@@ -30,6 +30,7 @@ void add(CheckSummary& sum, const CheckSummary& part) {
   if (sum.loss && part.loss) *sum.loss += *part.loss;
   if (is_worse(difference_of(part), difference_of(sum))) {
     sum.worst_difference = part.worst_difference;
+    sum.in_float64 = part.in_float64;
   }
   if (is_worse(part.worst_ratio, sum.worst_ratio)) sum.worst_ratio = part.worst_ratio;
   sum.verdict = worst(sum.verdict, part.verdict);

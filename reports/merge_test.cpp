@@ -54,9 +54,10 @@ TEST(Merge, takes_the_worst_verdict) {
 }
 
 TEST(Merge, takes_the_worst_difference_and_ratio_from_wherever_they_are) {
-  const CheckSummary parts[] = {with_difference(1, 20), with_difference(3, 5),
-                                with_difference(2, 30)};
+  CheckSummary parts[] = {with_difference(1, 20), with_difference(3, 5), with_difference(2, 30)};
+  parts[1].in_float64 = InFloat64{Verdict::agree, 3e-9};
   const CheckSummary sum = merge(parts, "");
+  EXPECT_EQ(sum.in_float64->difference, 3e-9);
   EXPECT_EQ(sum.worst_difference->result.row->max_abs_difference, 3);
   EXPECT_EQ(sum.worst_ratio, 30);
 }

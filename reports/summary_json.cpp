@@ -29,7 +29,8 @@ struct Field {
   const char* key;
   std::variant<std::string Struct::*, std::int64_t Struct::*, double Struct::*,
                std::optional<double> Struct::*, bool Struct::*, MarkCounts Struct::*,
-               Verdict Struct::*, Arithmetic Struct::*, ScalarKind Struct::*>
+               Verdict Struct::*, std::optional<Verdict> Struct::*, Arithmetic Struct::*,
+               ScalarKind Struct::*>
       member;
 };
 
@@ -45,6 +46,9 @@ constexpr auto kCheckFields = std::to_array<Field<SummaryCheck>>({
     {"logits", &SummaryCheck::logits},
     {"worst_abs", &SummaryCheck::worst_abs},
     {"worst_ratio", &SummaryCheck::worst_ratio},
+    {"worst_kappa", &SummaryCheck::worst_kappa},
+    {"float64_abs", &SummaryCheck::float64_abs},
+    {"float64_verdict", &SummaryCheck::float64_verdict},
     {"gave_up", &SummaryCheck::gave_up},
     {"marks", &SummaryCheck::marks},
     {"verdict", &SummaryCheck::verdict},
@@ -76,9 +80,6 @@ OrderedJson to_json(double number) {
   if (std::isinf(number)) return number > 0 ? "inf" : "-inf";
   return number;
 }
-OrderedJson to_json(const std::optional<double>& number) {
-  return number ? to_json(*number) : OrderedJson(nullptr);
-}
 OrderedJson to_json(const MarkCounts& counts) {
   OrderedJson json = OrderedJson::object();
   for (const auto& [key, count] : counts) json[key] = count;
@@ -87,6 +88,10 @@ OrderedJson to_json(const MarkCounts& counts) {
 template <Named Enum>
 OrderedJson to_json(Enum value) {
   return std::string(name(value));
+}
+template <typename Value>
+OrderedJson to_json(const std::optional<Value>& value) {
+  return value ? to_json(*value) : OrderedJson(nullptr);
 }
 
 template <typename Struct, std::size_t N>
@@ -126,10 +131,6 @@ void parse(const Json& json, const JsonPlace& place, double& into) {
     throw bad_value(place, "a number, \"nan\", \"inf\" or \"-inf\"", &json);
   }
 }
-void parse(const Json& json, const JsonPlace& place, std::optional<double>& into) {
-  into.reset();
-  if (!json.is_null()) parse(json, place, into.emplace());
-}
 void parse(const Json& json, const JsonPlace& place, MarkCounts& into) {
   require_object(json, place);
   for (const auto& item : json.items()) {
@@ -143,6 +144,11 @@ void parse(const Json& json, const JsonPlace& place, Enum& into) {
       json.is_string() ? from_name<Enum>(json.get<std::string>()) : std::optional<Enum>();
   if (!value) throw bad_value(place, expected_names<Enum>(), &json);
   into = *value;
+}
+template <typename Value>
+void parse(const Json& json, const JsonPlace& place, std::optional<Value>& into) {
+  into.reset();
+  if (!json.is_null()) parse(json, place, into.emplace());
 }
 
 // A key must be there even where its value is null: what is left out is a mistake.
@@ -198,7 +204,13 @@ SummaryCheck summary_check(const CheckSummary& summary) {
   check.prefixes = counts.prefixes;
   check.logits = counts.logits;
   if (summary.worst_difference && summary.worst_difference->result.row) {
-    check.worst_abs = summary.worst_difference->result.row->max_abs_difference;
+    const CaseResult& worst = summary.worst_difference->result;
+    check.worst_abs = worst.row->max_abs_difference;
+    if (worst.noise) check.worst_kappa = worst.noise->kappa;
+  }
+  if (summary.in_float64) {
+    check.float64_abs = summary.in_float64->difference;
+    check.float64_verdict = summary.in_float64->verdict;
   }
   check.worst_ratio = summary.worst_ratio;
   check.gave_up = counts.undecided;

@@ -32,6 +32,9 @@ struct SummaryCheck {
   std::int64_t logits = 0;
   std::optional<double> worst_abs;  // largest absolute difference
   std::optional<double> worst_ratio;
+  std::optional<double> worst_kappa;  // of the row with that difference
+  std::optional<double> float64_abs;  // its case in float64: difference and verdict
+  std::optional<Verdict> float64_verdict;
   std::int64_t gave_up = 0;                   // cases left undecided, gated or not
   std::map<std::string, std::int64_t> marks;  // how many cases bear each; none that no case bears
   Verdict verdict = Verdict::gave_up;

@@ -47,6 +47,9 @@ constexpr const char* kTwoChecks = R"({
       "logits": 1234,
       "worst_abs": 0.03125,
       "worst_ratio": 12500.0,
+      "worst_kappa": 3.5,
+      "float64_abs": 0.03125,
+      "float64_verdict": "diverge",
       "gave_up": 2,
       "marks": {
         "gated": 2,
@@ -67,6 +70,9 @@ constexpr const char* kTwoChecks = R"({
       "logits": 240,
       "worst_abs": null,
       "worst_ratio": null,
+      "worst_kappa": null,
+      "float64_abs": null,
+      "float64_verdict": null,
       "gave_up": 0,
       "marks": {},
       "verdict": "agree",
@@ -112,6 +118,8 @@ TEST(SummaryJson, is_read_back_as_it_was) {
   ASSERT_EQ(back.checks.size(), 2U);
   EXPECT_EQ(back.checks[0].worst_ratio, 12500.0);
   EXPECT_EQ(back.checks[0].marks.at("widened"), 3);
+  EXPECT_EQ(back.checks[0].float64_verdict, Verdict::diverge);
+  EXPECT_EQ(back.checks[1].float64_verdict, std::nullopt);
   EXPECT_EQ(back.checks[1].worst_abs, std::nullopt);
   EXPECT_EQ(back.checks[1].arithmetic, Arithmetic::row);
 }

@@ -62,6 +62,7 @@ namespace kvcheck {
   summary.counts.gated = 2;
   summary.counts.widened = 3;
   summary.worst_difference = diverging_record();
+  summary.in_float64 = InFloat64{.verdict = Verdict::diverge, .difference = 0.03125};
   summary.worst_ratio = 12500;
   summary.verdict = Verdict::diverge;
   summary.seconds = 0.25;

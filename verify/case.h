@@ -89,6 +89,13 @@ struct CaseRecord {
   }
 };
 
+// What float64 says of a case that was computed in float32: rounding shrinks to nothing there, a
+// fault stays what it is.
+struct InFloat64 {
+  Verdict verdict = Verdict::gave_up;
+  double difference = 0;
+};
+
 // One row of the summary: a check on a model in one arithmetic and scalar, under one policy.
 struct CheckSummary {
   std::string check;
@@ -99,6 +106,7 @@ struct CheckSummary {
   CacheKind cache_kind = {};
   Counts counts = {};
   std::optional<CaseRecord> worst_difference = {};  // case with the largest absolute difference
+  std::optional<InFloat64> in_float64 = {};         // of that case
   std::optional<double> worst_ratio = {};           // over all cases that have one
   Verdict verdict = Verdict::gave_up;
   double seconds = 0;

@@ -113,13 +113,15 @@ OperationSpace operation_space(const Config& config, const CacheKind& kind,
 
 OperationRunner::OperationRunner(const ModelData& model, const EngineSetup& setup,
                                  const Policy& policy, std::uint64_t seed,
-                                 const EngineFactory& factory)
+                                 const EngineFactory& factory, Floors floors)
     : model_(model),
       setup_(setup),
       policy_(policy),
       seed_(seed),
       factory_(factory),
-      noise_(make_noise_meter(model.weights, setup.scalar, setup.arithmetic, setup.cache.format)),
+      noise_(floors == Floors::none ? nullptr
+                                    : make_noise_meter(model.weights, setup.scalar,
+                                                       setup.arithmetic, setup.cache.format)),
       log_oracle_(make_log_oracle(model.weights, setup.scalar, setup.arithmetic)) {
   engine_ = start_engine(factory_, model_, setup_);
   space_ = operation_space(model.weights.config, setup.cache, engine_->hello().can);
@@ -388,6 +390,7 @@ bool OperationRunner::may_wait(FedRows& fed) {
 
 void OperationRunner::measure_floors(const FedRows& fed, std::span<MeasuredRow> rows,
                                      const EnoughFloors& enough) {
+  if (!noise_) return;
   const std::span<MeasuredRow> measured = rows.subspan(fed.first, fed.count);
   Logits uncached{expected_.vocabulary, {}};
   for (const MeasuredRow& row : measured) {
@@ -510,7 +513,7 @@ void OperationRunner::expect_copies(const Operation& operation, const OperationS
 // rows that saw them are judged by the noise floor.
 Policy OperationRunner::policy_of(bool renumbered) const {
   const bool by_noise = std::holds_alternative<NoiseLimit>(policy_);
-  return renumbered && !by_noise ? Policy{NoiseLimit{}} : policy_;
+  return renumbered && !by_noise && noise_ ? Policy{NoiseLimit{}} : policy_;
 }
 
 void OperationRunner::judge_step(int index, bool renumbered) {

@@ -72,7 +72,8 @@ class OperationRunner {
   using Watcher = std::function<void(const SeenStep&)>;
 
   OperationRunner(const ModelData& model, const EngineSetup& setup, const Policy& policy,
-                  std::uint64_t seed, const EngineFactory& factory);
+                  std::uint64_t seed, const EngineFactory& factory,
+                  Floors floors = Floors::measured);
 
   // On a new engine. The first step that diverges or breaks the engine ends it.
   [[nodiscard]] CaseResult run(const Operations& operations, const Watcher& watch = {});

@@ -46,12 +46,15 @@ struct Bench {
 
 using EngineFactory = std::function<std::unique_ptr<Engine>(const ModelData&, const EngineSetup&)>;
 
+// Whether noise floors are measured.
+enum class Floors { measured, none };
+
 // The built-in engine.
 [[nodiscard]] std::unique_ptr<Engine> builtin_engine(const ModelData& model,
                                                      const EngineSetup& setup);
 // Throws EngineError for an engine that does not start.
 [[nodiscard]] Bench make_bench(const ModelData& model, const EngineSetup& setup, std::uint64_t seed,
-                               const EngineFactory& factory);
+                               const EngineFactory& factory, Floors floors = Floors::measured);
 // Throws EngineError, whatever the factory throws.
 [[nodiscard]] std::unique_ptr<Engine> start_engine(const EngineFactory& factory,
                                                    const ModelData& model,

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <numeric>
 
 #include "engine/builtin.h"
@@ -34,9 +35,10 @@ Replayed run_on(Bench& bench, const Case& subject) {
 }
 
 Replayed run_operations(const Case& subject, const ModelData& model, ScalarKind scalar,
-                        const EngineFactory& factory, const OperationRunner::Watcher& watch) {
+                        const EngineFactory& factory, const OperationRunner::Watcher& watch,
+                        Floors floors) {
   OperationRunner runner(model, {scalar, subject.arithmetic, subject.cache_kind}, subject.policy,
-                         subject.seed, factory);
+                         subject.seed, factory, floors);
   Replayed replayed{runner.run(subject.operations, watch), {}, scalar};
   replayed.row = runner.worst();
   if (replayed.result.verdict == Verdict::agree && replayed.result.rows_compared == 0) {
@@ -47,15 +49,25 @@ Replayed run_operations(const Case& subject, const ModelData& model, ScalarKind 
 }
 
 Replayed run_once(const Case& subject, const ModelData& model, ScalarKind scalar,
-                  const EngineFactory& factory, const OperationRunner::Watcher& watch) {
+                  const EngineFactory& factory, const OperationRunner::Watcher& watch = {},
+                  Floors floors = Floors::measured) {
   try {
-    if (!subject.operations.empty()) return run_operations(subject, model, scalar, factory, watch);
-    Bench bench =
-        make_bench(model, {scalar, subject.arithmetic, subject.cache_kind}, subject.seed, factory);
+    if (!subject.operations.empty()) {
+      return run_operations(subject, model, scalar, factory, watch, floors);
+    }
+    Bench bench = make_bench(model, {scalar, subject.arithmetic, subject.cache_kind}, subject.seed,
+                             factory, floors);
     return run_on(bench, subject);
   } catch (const EngineError& error) {
     return {crashed(error.what()), {}, scalar};
   }
+}
+
+// A floor of float32 in the smaller units of float64.
+NoiseFloor narrowed(NoiseFloor floor) {
+  floor.floor *=
+      std::numeric_limits<double>::epsilon() / double{std::numeric_limits<float>::epsilon()};
+  return floor;
 }
 
 // Each operation can be asked for where it stands.
@@ -78,6 +90,25 @@ void require_valid_operations(const Case& subject, const ModelData& model, std::
 
 CaseResult crashed(std::string_view why) {
   return {.verdict = Verdict::broken, .mark = Mark::crash, .note = std::string(why)};
+}
+
+std::optional<InFloat64> in_float64(const CaseRecord& record, const ModelData& model,
+                                    const EngineFactory& factory) {
+  const CaseResult& narrow = record.result;
+  const bool differs = narrow.row && !narrow.row->same_bits;
+  if (record.subject.scalar != ScalarKind::f32 || narrow.mark == Mark::widened || !differs) {
+    return std::nullopt;
+  }
+  Case subject = record.subject;
+  subject.policy = RelativeLimit{};
+  const CaseResult wide =
+      run_once(subject, model, ScalarKind::f64, factory, {}, Floors::none).result;
+  if (!wide.row) return InFloat64{wide.verdict, std::numeric_limits<double>::infinity()};
+  const bool explained =
+      narrow.noise && wide.note.empty() &&
+      judge(NoiseLimit{}, *wide.row, narrowed(*narrow.noise), ScalarKind::f64).verdict ==
+          Verdict::agree;
+  return InFloat64{explained ? Verdict::agree : wide.verdict, wide.row->max_abs_difference};
 }
 
 CaseResult decided(CaseResult narrow, CaseResult wide) {

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "engine/test_support.h"
@@ -98,6 +100,95 @@ std::vector<CaseRecord> rounded_cases(const ModelRun& run) {
     return !record.result.row || record.result.row->same_bits;
   });
   return collector.records;
+}
+
+// ---- In float64
+
+TEST(InFloat64, rounding_agrees_by_a_share_of_the_largest_logit) {
+  const ModelData model = wide_model();
+  for (const CaseRecord& record : rounded_cases(random_run(model, 3))) {
+    const auto wide = in_float64(record, model, builtin_engine);
+    ASSERT_TRUE(wide);
+    EXPECT_EQ(wide->verdict, Verdict::agree) << to_token(record.subject);
+    EXPECT_LE(wide->difference, kGoldenLimit * record.result.row->largest);
+  }
+}
+
+TEST(InFloat64, rounding_of_ill_conditioned_models_agrees) {
+  for (const char* name : {"gen:saturated:1", "gen:sharp-attention:3", "gen:tiny-embeddings:1"}) {
+    const ModelData model = load_model(name);
+    for (const CaseRecord& record : rounded_cases(random_run(model, 3))) {
+      const auto wide = in_float64(record, model, builtin_engine);
+      if (!wide) continue;  // decided in float64 already
+      EXPECT_EQ(wide->verdict, Verdict::agree) << to_token(record.subject);
+    }
+  }
+}
+
+TEST(InFloat64, a_fault_stays_what_it_is) {
+  const ModelData model = small_model();
+  Collector collector;
+  (void)run_on(options_for(Arithmetic::matrix), random_run(model, 2), positions_plus_one(),
+               collector);
+  int diverged = 0;
+  for (const CaseRecord& record : collector.records) {
+    if (record.result.verdict != Verdict::diverge || !record.result.row) continue;
+    const auto wide = in_float64(record, model, positions_plus_one());
+    ASSERT_TRUE(wide);
+    EXPECT_EQ(wide->verdict, Verdict::diverge);
+    EXPECT_GT(wide->difference, 0.9 * record.result.row->max_abs_difference);
+    ++diverged;
+  }
+  EXPECT_GT(diverged, 5);
+}
+
+// Where rounding is amplified beyond a share of the largest logit, the floor of float32 says how
+// far.
+TEST(InFloat64, a_floor_explains_what_is_as_much_smaller) {
+  const ModelData model = small_model();
+  Collector collector;
+  (void)run_on(options_for(Arithmetic::matrix), random_run(model, 1), positions_plus_one(),
+               collector);
+  const auto found = std::ranges::find_if(collector.records, [](const CaseRecord& record) {
+    return record.result.verdict == Verdict::diverge && record.result.noise;
+  });
+  ASSERT_NE(found, collector.records.end());
+  CaseRecord record = *found;
+  const auto verdict_at = [&](double floor) {
+    record.result.noise->floor = floor * 0x1p29;
+    return in_float64(record, model, positions_plus_one())->verdict;
+  };
+  const double difference = in_float64(record, model, positions_plus_one())->difference;
+  EXPECT_EQ(verdict_at(difference / 29), Verdict::agree);
+  EXPECT_EQ(verdict_at(difference / 31), Verdict::diverge);
+  EXPECT_EQ(verdict_at(std::nan("")), Verdict::diverge);
+}
+
+TEST(InFloat64, is_said_of_what_float32_decided_and_differs) {
+  const ModelData model = wide_model();
+  CaseRecord record = rounded_cases(random_run(model, 1)).front();
+  EXPECT_TRUE(in_float64(record, model, builtin_engine));
+  record.result.mark = Mark::widened;
+  EXPECT_FALSE(in_float64(record, model, builtin_engine));
+  record.result.mark = Mark::none;
+  record.subject.scalar = ScalarKind::f64;
+  EXPECT_FALSE(in_float64(record, model, builtin_engine));
+  record.subject.scalar = ScalarKind::f32;
+  record.result.row->same_bits = true;
+  EXPECT_FALSE(in_float64(record, model, builtin_engine));
+  record.result.row.reset();
+  EXPECT_FALSE(in_float64(record, model, builtin_engine));
+}
+
+TEST(InFloat64, an_engine_that_fails_there_breaks) {
+  const ModelData model = wide_model();
+  const CaseRecord record = rounded_cases(random_run(model, 1)).front();
+  const auto wide = in_float64(record, model, [](const ModelData&, const EngineSetup&) {
+    throw EngineError("no engine in float64");
+    return std::unique_ptr<Engine>();
+  });
+  ASSERT_TRUE(wide);
+  EXPECT_EQ(wide->verdict, Verdict::broken);
 }
 
 TEST(Replay, rounding_is_repeated_to_the_last_bit) {

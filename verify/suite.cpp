@@ -135,7 +135,7 @@ class Runner {
     }
     summary.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    add_summary(std::move(summary), tally, [&](const TalliedCase& worst) {
+    add_summary(std::move(summary), tally, model, [&](const TalliedCase& worst) {
       return CaseRecord{.index = worst.index,
                         .subject = stored[static_cast<std::size_t>(worst.index)],
                         .result = worst.result,
@@ -328,7 +328,7 @@ class Runner {
           !assignment.space) {
         summary.seconds = whole_.noise_seconds;
       }
-      add_summary(std::move(summary), tally,
+      add_summary(std::move(summary), tally, assignment.run->model,
                   [&](const TalliedCase& worst) { return record_of(assignment, i, worst); });
     }
     whole_ = {};
@@ -336,14 +336,20 @@ class Runner {
   }
 
   template <typename ToRecord>
-  void add_summary(CheckSummary&& summary, const Tally& tally, ToRecord to_record) {
+  void add_summary(CheckSummary&& summary, const Tally& tally, const ModelData& model,
+                   ToRecord to_record) {
     summary.counts = tally.counts();
     summary.worst_ratio = tally.worst_ratio();
     summary.verdict = tally.verdict();
     // Bookkeeping alone says nothing of the cache.
     const bool nothing = summary.coverage && summary.counts.logits == 0;
     if (nothing) summary.verdict = worst(summary.verdict, Verdict::gave_up);
-    if (tally.worst_difference()) summary.worst_difference = to_record(*tally.worst_difference());
+    if (tally.worst_difference()) {
+      summary.worst_difference = to_record(*tally.worst_difference());
+      if (!stop_.load()) {
+        summary.in_float64 = in_float64(*summary.worst_difference, model, factory_);
+      }
+    }
     listener_.on_check(summary);
     summaries_.push_back(std::move(summary));
   }
