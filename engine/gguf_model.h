@@ -16,8 +16,8 @@ struct GgufModel {
   std::vector<std::string> words;  // [vocabulary], as plain_words() makes them, or empty
 };
 
-// Architectures llama, qwen2, qwen3, gpt2 and gemma2. Throws Error at metadata whose effect on logits is
-// not known, and at tensors other than those that the metadata implies.
+// Architectures llama, qwen2, qwen3, gpt2 and gemma2. Throws Error at metadata whose effect on
+// logits is not known, and at tensors other than those that the metadata implies.
 [[nodiscard]] GgufModel gguf_model(const Gguf& gguf);
 
 }  // namespace kvcheck

@@ -138,14 +138,13 @@ std::unique_ptr<Engine> start_engine(const EngineFactory& factory, const ModelDa
 
 Bench make_bench(const ModelData& model, const EngineSetup& setup, std::uint64_t seed,
                  const EngineFactory& factory, Floors floors) {
-  Bench bench{
-      .model = model,
-      .scalar = setup.scalar,
-      .arithmetic = setup.arithmetic,
-      .cache = setup.cache,
-      .seed = seed,
-      .engine = start_engine(factory, model, setup),
-      .noise = nullptr};
+  Bench bench{.model = model,
+              .scalar = setup.scalar,
+              .arithmetic = setup.arithmetic,
+              .cache = setup.cache,
+              .seed = seed,
+              .engine = start_engine(factory, model, setup),
+              .noise = nullptr};
   if (floors == Floors::measured) {
     bench.noise =
         make_noise_meter(model.weights, setup.scalar, setup.arithmetic, setup.cache.format);

@@ -30,9 +30,9 @@ struct Replayed {
                                 const EngineFactory& factory,
                                 const OperationRunner::Watcher& watch = {});
 
-// What float64 says of a case that differs in float32. It agrees if what is left is as little as two
-// right programs differ by, a share of the row's largest logit, or as the floor of float32 explains
-// in units that are as much smaller. Nothing for a case that was not decided in float32, or that
+// What float64 says of a case that differs in float32. It agrees if what is left is as little as
+// two right programs differ by, a share of the row's largest logit, or as the floor of float32
+// explains, in the smaller units of float64. Nothing for a case that was not decided in float32, or
 // does not differ.
 [[nodiscard]] std::optional<InFloat64> in_float64(const CaseRecord& record, const ModelData& model,
                                                   const EngineFactory& factory);

@@ -180,6 +180,21 @@ TEST(InFloat64, is_said_of_what_float32_decided_and_differs) {
   EXPECT_FALSE(in_float64(record, model, builtin_engine));
 }
 
+TEST(InFloat64, is_part_of_every_summary_that_differs) {
+  const ModelData model = wide_model();
+  const ModelRun run = random_run(model, 2);
+  Collector collector;
+  (void)run_on(options_for(Arithmetic::matrix), run, builtin_engine, collector);
+  const CheckSummary& summary = collector.summary("random-prefixes");
+  ASSERT_TRUE(summary.in_float64);
+  EXPECT_EQ(summary.in_float64->verdict, Verdict::agree);
+  EXPECT_EQ(summary.in_float64->difference,
+            in_float64(*summary.worst_difference, model, builtin_engine)->difference);
+  Collector exact;
+  (void)run_on(options_for(Arithmetic::row), run, builtin_engine, exact);
+  EXPECT_FALSE(exact.summary("random-prefixes").in_float64);
+}
+
 TEST(InFloat64, an_engine_that_fails_there_breaks) {
   const ModelData model = wide_model();
   const CaseRecord record = rounded_cases(random_run(model, 1)).front();

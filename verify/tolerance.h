@@ -13,13 +13,13 @@
 
 namespace kvcheck {
 
-// LAPACK accepts an error of 30 units of its own expected rounding error. tolerance_test pins both
-// sides: correct caches stay below a third of it (3.8 is the largest ratio met so far, 6.4 where
-// the cache rounds its rows), and the weakest fault, rows in half precision, lies above it on some
-// prefix of each trained model (700 and more).
+// LAPACK accepts an error of 30 units of its own expected rounding error. Tests pin both sides:
+// correct caches stay below a third of it (5.7 at most in fixtures/calibration.csv, 6.4 where rows
+// are rounded), what must never be missed lies above three times of it (274 at least), and rows in
+// half precision, the weakest fault, above it on each trained model (700 and more).
 inline constexpr double kNoiseLimit = 30.0;
-// Conditioning above which the rounding of float32 hides faults that matter: such a case is decided
-// in float64, unless its difference is so small that it agrees at any conditioning.
+// A case of a larger kappa is decided in float64, unless it differs by so little that it agrees at
+// any. From ten times of it on rounding begins to hide faults: fixtures/calibration_kappa.csv.
 inline constexpr double kKappaGate = 1e3;
 // More gated cases than this and a check has decided too little to say "agree".
 inline constexpr double kGatedShareMax = 0.05;
