@@ -46,13 +46,12 @@ AlignedVector<T> guarded(std::ptrdiff_t guard, std::ptrdiff_t scalars) {
 
 template <Scalar T>
 bool guard_holds(const AlignedVector<T>& storage, std::ptrdiff_t guard) {
-  const T* const front = storage.data();
-  const T* const back = front + storage.size() - guard;
-  bool holds = true;  // without leaving early, so that it takes a few vector comparisons
-  for (std::ptrdiff_t i = 0; i < guard; ++i) {
-    holds &= front[i] == kPattern<T> && back[i] == kPattern<T>;
-  }
-  return holds;
+  const auto holds = [&](const T* at) {
+    // The first one, and each like the one before it.
+    return at[0] == kPattern<T> &&
+           std::memcmp(at, at + 1, static_cast<std::size_t>(guard - 1) * sizeof(T)) == 0;
+  };
+  return holds(storage.data()) && holds(storage.data() + storage.size() - guard);
 }
 
 template <Scalar T>

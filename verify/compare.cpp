@@ -56,23 +56,24 @@ RowComparison compare_rows(std::span<const double> uncached, std::span<const dou
   for (std::size_t i = 0; i < uncached.size(); ++i) {
     const double u = uncached[i];
     const double c = cached[i];
-    found.uncached_finite = found.uncached_finite && std::isfinite(u);
-    found.cached_finite = found.cached_finite && std::isfinite(c);
-    found.same_bits = found.same_bits && u == c;
-    const double apart = difference(u, c);
-    if (apart > found.max_abs_difference) {
-      found.max_abs_difference = apart;
-      found.token_at_max = static_cast<int>(i);
+    found.uncached_finite &= std::isfinite(u);
+    found.cached_finite &= std::isfinite(c);
+    found.same_bits &= u == c;
+    // Seldom, and never missed for a NaN.
+    if (!(std::abs(u - c) <= found.max_abs_difference)) {
+      const double apart = difference(u, c);
+      if (apart > found.max_abs_difference) {
+        found.max_abs_difference = apart;
+        found.token_at_max = static_cast<int>(i);
+      }
     }
-    if (std::abs(u) > found.largest) found.largest = std::abs(u);
-    if (u > top_uncached) {
-      top_uncached = u;
-      found.argmax_uncached = static_cast<int>(i);
-    }
-    if (c > top_cached) {
-      top_cached = c;
-      found.argmax_cached = static_cast<int>(i);
-    }
+    // Chosen rather than branched to, which nobody could predict. A NaN is larger than nothing.
+    const double size = std::abs(u);
+    found.largest = size > found.largest ? size : found.largest;
+    found.argmax_uncached = u > top_uncached ? static_cast<int>(i) : found.argmax_uncached;
+    top_uncached = u > top_uncached ? u : top_uncached;
+    found.argmax_cached = c > top_cached ? static_cast<int>(i) : found.argmax_cached;
+    top_cached = c > top_cached ? c : top_cached;
   }
   const auto at = static_cast<std::size_t>(found.token_at_max);
   found.uncached = uncached[at];

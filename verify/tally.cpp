@@ -75,6 +75,9 @@ void Tally::count(const CaseResult& result, std::int64_t logits) {
 }
 
 void Tally::rank(Ranked&& subject) {
+  // A check of few cases needs no more; one of many would move what it keeps over and over.
+  constexpr std::size_t kFew = 64;
+  if (agreeing_.size() == kFew) agreeing_.reserve(worst_kept_ + kSortedOut);
   agreeing_.push_back(std::move(subject));
   if (agreeing_.size() >= worst_kept_ + kSortedOut) keep_worst();
 }
