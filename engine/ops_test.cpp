@@ -318,6 +318,10 @@ TYPED_TEST(BothOps, products_of_rows_are_sums_from_low_to_high_or_close_to_them)
     expect_right_product<TypeParam>(1, in, out, entries, draw);
   }
   expect_right_product<TypeParam>(40, 70, 40, Entries::integer, draw);
+  // A weight that does not stay in a cache is multiplied by some columns at a time.
+  for (const int rows : {1, 2, 29}) {
+    expect_right_product<TypeParam>(rows, 290, 230, Entries::normal, draw);
+  }
 }
 
 // Against the formula in long double. The mean's error, next to the largest entry, is divided by

@@ -4,6 +4,7 @@
 // would: vector registers only run several elements side by side.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -121,63 +122,102 @@ inline T hyperbolic_tangent(T x) {
   }
 }
 
+// Columns of a weight: entry [k, j], of output first + j, lies at data[k * stride + j].
+template <typename T>
+struct Columns {
+  const T* data;
+  std::ptrdiff_t stride;
+  int first;
+  int count;
+};
+
 template <Scalar T>
-void product_of_chunk(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias, View<T> out,
+void product_of_chunk(View<const T> x, const Columns<T>& weight, const Vector<T>& bias, View<T> out,
                       int first, auto width) {
   constexpr int W = decltype(width)::value;
   constexpr int kTogether = 4;  // outputs at once: enough independent sums to hide their latency
-  const int in = x.features;
-  const int outputs = out.features;
-  const std::ptrdiff_t row = weight.outerStride();
-  int o = 0;
-  for (; o + kTogether <= outputs; o += kTogether) {
-    Lanes<T, W> sum[kTogether];
+  const auto outputs = [&](auto together, int j) {
+    constexpr int N = decltype(together)::value;
+    Lanes<T, W> sum[N];
     for (auto& s : sum) s.setConstant(T(0));
-    const T* w = weight.data() + o;
-    for (int k = 0; k < in; ++k, w += row) {
+    const T* w = weight.data + j;
+    for (int k = 0; k < x.features; ++k, w += weight.stride) {
       const Lanes<T, W> xs = lanes<W>(x.feature(k) + first);
-      for (int j = 0; j < kTogether; ++j) sum[j] += xs * w[j];
+      for (int n = 0; n < N; ++n) sum[n] += xs * w[n];
     }
-    for (int j = 0; j < kTogether; ++j) {
-      if (bias.size() > 0) sum[j] += bias[o + j];
-      lanes<W>(out.feature(o + j) + first) = sum[j];
+    for (int n = 0; n < N; ++n) {
+      const int o = weight.first + j + n;
+      if (bias.size() > 0) sum[n] += bias[o];
+      lanes<W>(out.feature(o) + first) = sum[n];
     }
-  }
-  for (; o < outputs; ++o) {
-    Lanes<T, W> sum = Lanes<T, W>::Constant(T(0));
-    for (int k = 0; k < in; ++k) {
-      const Lanes<T, W> xs = lanes<W>(x.feature(k) + first);
-      sum += xs * weight(k, o);
-    }
-    if (bias.size() > 0) sum += bias[o];
-    lanes<W>(out.feature(o) + first) = sum;
-  }
+  };
+  int j = 0;
+  for (; j + kTogether <= weight.count; j += kTogether) outputs(Width<kTogether>{}, j);
+  for (; j < weight.count; ++j) outputs(Width<1>{}, j);
 }
 
 template <Scalar T>
-void product_of_row(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias, View<T> out,
+void product_of_row(View<const T> x, const Columns<T>& weight, const Vector<T>& bias, View<T> out,
                     int row) {
-  chunks(out.features, [&](auto width, int o) {
+  const auto outputs = [&](auto width, auto together, int j) {
     constexpr int W = decltype(width)::value;
-    Lanes<T, W> sum = Lanes<T, W>::Constant(T(0));
-    for (int k = 0; k < x.features; ++k) {
-      const Lanes<T, W> ws = lanes<W>(weight.data() + k * weight.outerStride() + o);
-      sum += ws * x.feature(k)[row];
+    constexpr int N = decltype(together)::value;
+    Lanes<T, W> sum[N];
+    for (auto& s : sum) s.setConstant(T(0));
+    const T* w = weight.data + j;
+    for (int k = 0; k < x.features; ++k, w += weight.stride) {
+      const T input = x.feature(k)[row];
+      for (int n = 0; n < N; ++n) sum[n] += lanes<W>(w + n * W) * input;
     }
-    if (bias.size() > 0) sum += lanes<W>(bias.data() + o);
-    for (int j = 0; j < W; ++j) out.feature(o + j)[row] = sum[j];
-  });
+    for (int n = 0; n < N; ++n) {
+      const int o = weight.first + j + n * W;
+      if (bias.size() > 0) sum[n] += lanes<W>(bias.data() + o);
+      for (int i = 0; i < W; ++i) out.feature(o + i)[row] = sum[n][i];
+    }
+  };
+  // A wide weight is read by whole cache lines, some at once.
+  constexpr int kLanes = 16, kTogether = 4;
+  int j = 0;
+  for (; j + kLanes * kTogether <= weight.count; j += kLanes * kTogether) {
+    outputs(Width<kLanes>{}, Width<kTogether>{}, j);
+  }
+  chunks(weight.count - j, [&](auto width, int rest) { outputs(width, Width<1>{}, j + rest); });
 }
+
+// A weight of more numbers than that does not stay in a cache while chunk after chunk of the rows
+// is multiplied with it: some columns at a time do, once they lie side by side.
+constexpr std::ptrdiff_t kWeightInCache = 1 << 16;
+constexpr int kColumnsInCache = 64;
 
 template <Scalar T>
 void product(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias, View<T> out) {
-  chunks(x.rows, [&](auto width, int first) {
-    if constexpr (decltype(width)::value == 1) {
-      product_of_row(x, weight, bias, out, first);
-    } else {
-      product_of_chunk(x, weight, bias, out, first, width);
+  const auto multiply = [&](const Columns<T>& columns) {
+    // Wide chunks pay once their sums are long enough to hide how they begin and end.
+    constexpr int kWide = 16, kLongSum = 32;
+    int first = 0;
+    for (; x.features >= kLongSum && first + kWide <= x.rows; first += kWide) {
+      product_of_chunk(x, columns, bias, out, first, Width<kWide>{});
     }
-  });
+    chunks(x.rows - first, [&](auto width, int rest) {
+      if constexpr (decltype(width)::value == 1) {
+        product_of_row(x, columns, bias, out, first + rest);
+      } else {
+        product_of_chunk(x, columns, bias, out, first + rest, width);
+      }
+    });
+  };
+  if (x.rows == 1 || weight.size() <= kWeightInCache) {
+    return multiply({weight.data(), weight.outerStride(), 0, out.features});
+  }
+  AlignedVector<T> copied(static_cast<std::size_t>(x.features) * kColumnsInCache);
+  for (int first = 0; first < out.features; first += kColumnsInCache) {
+    const int count = std::min(kColumnsInCache, out.features - first);
+    for (int k = 0; k < x.features; ++k) {
+      std::copy_n(weight.data() + k * weight.outerStride() + first, count,
+                  copied.data() + std::ptrdiff_t{k} * kColumnsInCache);
+    }
+    multiply({copied.data(), kColumnsInCache, first, count});
+  }
 }
 
 template <Scalar T>
