@@ -24,6 +24,9 @@ struct View {
   [[nodiscard]] View rows_from(int first, int count) const {
     return {data + first, count, features, stride};
   }
+  [[nodiscard]] View features_from(int first, int count) const {
+    return {feature(first), rows, count, stride};
+  }
   // Without a cast, as pointers do.
   operator View<const T>() const { return {data, rows, features, stride}; }
 };

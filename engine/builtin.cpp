@@ -85,36 +85,35 @@ std::string shape_of(const Config& config) {
 }  // namespace
 
 template <Scalar T>
-Builtin<T>::Builtin(const Model<float>& model, Arithmetic arithmetic, const CacheKind& kind)
-    : Builtin(model, arithmetic, kind, make_pool<T>(model.config, kind)) {}
+Builtin<T>::Builtin(HeldModel model, Arithmetic arithmetic, const CacheKind& kind)
+    : Builtin(model, arithmetic, kind, make_pool<T>(model->config, kind)) {}
 
 template <Scalar T>
-Builtin<T>::Builtin(const Model<float>& model, Builtin& beside)
+Builtin<T>::Builtin(HeldModel model, Builtin& beside)
     : Builtin(model, beside.arithmetic_, beside.kind_, beside.pool_) {
   if (!hello_.can.reuse) {
     throw bad_input({"builtin", "memory of another engine", "a paged cache", name(kind_)});
   }
-  const std::string mine = shape_of(model.config);
-  const std::string theirs = shape_of(beside.model_.config);
+  const std::string mine = shape_of(model->config);
+  const std::string theirs = shape_of(beside.model_->config);
   if (mine != theirs) throw bad_input({"builtin", "memory of another engine", theirs, mine});
 }
 
 template <Scalar T>
-Builtin<T>::Builtin(const Model<float>& model, Arithmetic arithmetic, const CacheKind& kind,
+Builtin<T>::Builtin(HeldModel model, Arithmetic arithmetic, const CacheKind& kind,
                     std::shared_ptr<CachePool<T>> pool)
     : hello_{.name = "builtin",
-             .vocabulary = model.config.vocabulary,
-             .context = model.config.context,
+             .vocabulary = model->config.vocabulary,
+             .context = model->config.context,
              .compute = std::is_same_v<T, float> ? ScalarKind::f32 : ScalarKind::f64,
-             .can = builtin_capabilities(model.config, kind)},
-      model_(cast<T>(model)),
+             .can = builtin_capabilities(model->config, kind)},
+      model_(model.in<T>()),
       arithmetic_(arithmetic),
       kind_(kind),
-      identity_(identity_of(model_, kind)),
-      back_(rotary_tables<T>(model.config, Turning::back)),
-      uncached_(model_, ops_for<T>(arithmetic)),
+      back_(rotary_tables<T>(model->config, Turning::back)),
+      uncached_(*model_, ops_for<T>(arithmetic)),
       round_(rounding<T>(kind.format)),
-      cached_(model_, ops_for<T>(arithmetic)),
+      cached_(*model_, ops_for<T>(arithmetic)),
       pool_(std::move(pool)) {}
 
 template <Scalar T>
@@ -164,13 +163,13 @@ void Builtin<T>::batch(std::span<const Feed> feeds, Rows rows, Logits& out) {
   for (CacheFeed<T>& feed : feeds_) {
     // Rows that are reused are not computed, so nobody may ask for their logits.
     if (rows == Rows::last && hello_.can.reuse && feed.cache->next_position() == 0) {
-      feed.reused = pool_->adopt(*feed.cache, feed.tokens, identity_);
+      feed.reused = pool_->adopt(*feed.cache, feed.tokens, identity());
       feed.tokens = feed.tokens.subspan(static_cast<std::size_t>(feed.reused));
     }
   }
   pool_->reserve(feeds_);
   copy_rows(cached_.feed(feeds_, rows, observer_ ? &observer_ : nullptr), out);
-  pool_->settle(feeds_, identity_);
+  if (hello_.can.reuse) pool_->settle(feeds_, identity());
   for (const PlannedRow& row : cached_.plan().rows) {
     const SequenceId sequence = feeds[static_cast<std::size_t>(row.sequence)].sequence;
     sequence_of(sequence).next_position = row.position + 1;
@@ -229,14 +228,14 @@ void Builtin<T>::reorder(std::span<const SequenceId> sequences, std::span<const 
 
 template <Scalar T>
 State Builtin<T>::save(SequenceId sequence) {
-  return save_rows(cache(sequence), identity_);
+  return save_rows(cache(sequence), identity());
 }
 
 template <Scalar T>
 SequenceId Builtin<T>::load(std::span<const std::byte> state) {
   const SequenceId sequence = open();
   try {
-    load_rows(*pool_, cache(sequence), model_.config, state, identity_);
+    load_rows(*pool_, cache(sequence), model_->config, state, identity());
   } catch (const Error&) {
     close(sequence);
     throw;
@@ -249,7 +248,7 @@ template <Scalar T>
 void Builtin<T>::shift(SequenceId sequence, int from, int to) {
   if (!hello_.can.shift) unsupported("shift");
   drop("shift", sequence, from, to - from);
-  move_back(*pool_, cache(sequence), from, to - from, model_.config, back_);
+  move_back(*pool_, cache(sequence), from, to - from, model_->config, back_);
   sequence_of(sequence).next_position = cache(sequence).next_position();
 }
 
@@ -272,7 +271,7 @@ void Builtin<T>::drop(std::string_view verb, SequenceId sequence, int first, int
 template <Scalar T>
 int Builtin<T>::lookup(std::span<const int> tokens) {
   if (!hello_.can.reuse) unsupported("lookup");
-  return pool_->lookup(tokens, identity_);
+  return pool_->lookup(tokens, identity());
 }
 
 template <Scalar T>
@@ -311,6 +310,12 @@ std::uint64_t Builtin<T>::fingerprint(SequenceId sequence) const {
 }
 
 template <Scalar T>
+std::uint64_t Builtin<T>::identity() {
+  if (!identity_) identity_ = identity_of(*model_, kind_);
+  return *identity_;
+}
+
+template <Scalar T>
 auto Builtin<T>::sequence_of(SequenceId sequence) -> Sequence& {
   return sequences_[static_cast<std::size_t>(sequence)];
 }
@@ -338,10 +343,11 @@ void Builtin<T>::check_guards(SequenceId sequence) const {
 template class Builtin<float>;
 template class Builtin<double>;
 
-std::unique_ptr<Engine> make_builtin(const Model<float>& model, ScalarKind scalar,
-                                     Arithmetic arithmetic, const CacheKind& kind) {
-  if (scalar == ScalarKind::f32) return std::make_unique<Builtin<float>>(model, arithmetic, kind);
-  return std::make_unique<Builtin<double>>(model, arithmetic, kind);
+std::unique_ptr<Engine> make_builtin(HeldModel model, ScalarKind scalar, Arithmetic arithmetic,
+                                     const CacheKind& kind) {
+  if (scalar == ScalarKind::f32)
+    return std::make_unique<Builtin<float>>(std::move(model), arithmetic, kind);
+  return std::make_unique<Builtin<double>>(std::move(model), arithmetic, kind);
 }
 
 }  // namespace kvcheck

@@ -4,25 +4,26 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/cache_pool.h"
 #include "engine/cached.h"
 #include "engine/port.h"
 #include "engine/uncached.h"
+#include "engine/weights.h"
 
 namespace kvcheck {
 
 template <Scalar T>
 class Builtin final : public Engine {
  public:
-  Builtin(const Model<float>& model, Arithmetic arithmetic, const CacheKind& kind = {});
+  Builtin(HeldModel model, Arithmetic arithmetic, const CacheKind& kind = {});
   // In the arithmetic of `beside`, with sequences of its own in the paged memory of `beside`, as
   // two models or adapters that one server runs. Throws Error unless that is paged and the model's
   // rows fit it: layers, K/V width and context. Sequences left open hold their blocks as long as
   // the memory lives. Both are used from one thread.
-  Builtin(const Model<float>& model, Builtin& beside);
-  // The decoders refer to the model inside.
+  Builtin(HeldModel model, Builtin& beside);
   Builtin(const Builtin&) = delete;
   Builtin& operator=(const Builtin&) = delete;
 
@@ -64,10 +65,11 @@ class Builtin final : public Engine {
   [[nodiscard]] KvCache<T>& cache(SequenceId sequence);
 
  private:
-  Builtin(const Model<float>& model, Arithmetic arithmetic, const CacheKind& kind,
+  Builtin(HeldModel model, Arithmetic arithmetic, const CacheKind& kind,
           std::shared_ptr<CachePool<T>> pool);
   [[nodiscard]] const KvCache<T>& cache(SequenceId sequence) const;
   void check_guards(SequenceId sequence) const;
+  [[nodiscard]] std::uint64_t identity();
   void drop(std::string_view verb, SequenceId sequence, int first, int count);
 
   struct Sequence {
@@ -78,11 +80,10 @@ class Builtin final : public Engine {
   [[nodiscard]] Sequence& sequence_of(SequenceId sequence);
 
   Hello hello_;
-  const Model<T> model_;
+  const std::shared_ptr<const Model<T>> model_;
   const Arithmetic arithmetic_;
   const CacheKind kind_;
-  const std::uint64_t identity_;  // of the model, the scalar and the kind of cache
-  const RotaryTables<T> back_;    // negative angles
+  const RotaryTables<T> back_;  // negative angles
   Uncached<T> uncached_;
   Observer<T> round_;  // of the full forward's keys and values; empty if nothing is rounded
   Cached<T> cached_;
@@ -91,12 +92,14 @@ class Builtin final : public Engine {
   std::vector<Sequence> sequences_;  // kept, empty, when closed
   std::vector<SequenceId> free_;
   std::vector<CacheFeed<T>> feeds_;
+  // Of the model, the scalar and the kind of cache; once anybody asks.
+  std::optional<std::uint64_t> identity_;
 };
 
 // What it offers with a kind of cache.
 [[nodiscard]] Capabilities builtin_capabilities(const Config& config, const CacheKind& kind);
 
-[[nodiscard]] std::unique_ptr<Engine> make_builtin(const Model<float>& model, ScalarKind scalar,
+[[nodiscard]] std::unique_ptr<Engine> make_builtin(HeldModel model, ScalarKind scalar,
                                                    Arithmetic arithmetic,
                                                    const CacheKind& kind = {});
 

@@ -37,6 +37,7 @@ template const Ops<Counted>& row_ops<Counted>();
 template RotaryTable<Counted> rotary_table<Counted>(const Config&, double);
 template void rotate<Counted>(const RotaryTable<Counted>&, RotaryPairs, std::span<const int>, int,
                               View<Counted>);
+template class Weights<Counted>;
 template class Uncached<Counted>;
 
 }  // namespace kvcheck

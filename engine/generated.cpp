@@ -3,6 +3,7 @@
 #include "engine/generated.h"
 
 #include <fmt/format.h>
+#include <tbb/parallel_for_each.h>
 
 #include <algorithm>
 #include <array>
@@ -238,6 +239,26 @@ Config two_bases(Draw& draw) {
   return c;
 }
 
+// GPT-2's smallest.
+Config gpt2_small(Draw&) {
+  Config c;
+  c.vocabulary = 50257;
+  c.width = 768;
+  c.layers = 12;
+  c.query_heads = 12;
+  c.kv_heads = 12;
+  c.head_size = 64;
+  c.mlp_width = 3072;
+  c.context = 1024;
+  c.norm = Norm::layer;
+  c.positions = Positions::learned;
+  c.mlp = Mlp::gelu_tanh;
+  c.qkv_bias = c.attention_output_bias = c.mlp_bias = true;
+  c.output = Output::tied;
+  c.windows.assign(12, 0);
+  return c;
+}
+
 constexpr WeightScales kSmall = {.embedding = 0.1F,
                                  .positions = 0.05F,
                                  .query_key = 0.3F,
@@ -295,6 +316,14 @@ constexpr std::array kFamilies = {
     Family{"two-bases", "one rotary base for layers with a window, one for others", two_bases},
 };
 static_assert(std::ranges::count_if(kFamilies, &Family::in_default_set) == kDefaultSetSize);
+
+constexpr std::array kLargeFamilies = {
+    Family{.id = "gpt2-small",
+           .summary = "the shape of GPT-2 with 124 million parameters",
+           .config = gpt2_small,
+           .scales = {.embedding = 0.1F, .positions = 0.05F},
+           .in_default_set = false},
+};
 
 // Weights. A rule turns a normal number into an entry of one tensor.
 
@@ -365,22 +394,23 @@ std::uint64_t family_seed(const Family& family, std::uint64_t seed) {
 
 std::string family_ids() {
   std::string ids;
-  for (const Family& family : kFamilies) {
-    if (!ids.empty()) ids += ", ";
-    ids += family.id;
+  for (const std::span<const Family> table : {families(), large_families()}) {
+    for (const Family& family : table) {
+      if (!ids.empty()) ids += ", ";
+      ids += family.id;
+    }
   }
   return ids;
 }
 
 const Family& family_named(std::string_view name, std::string_view id) {
-  const auto* const found = std::find_if(kFamilies.begin(), kFamilies.end(),
-                                         [id](const Family& family) { return family.id == id; });
-  if (found == kFamilies.end()) {
-    // The list is long and the id is told at its end: half of an echo is enough of the name.
-    throw bad_input({one_line(name, kEchoMax / 2), "unknown family",
-                     fmt::format("one of {}", family_ids()), one_line(id)});
+  for (const std::span<const Family> table : {families(), large_families()}) {
+    const auto found = std::ranges::find(table, id, &Family::id);
+    if (found != table.end()) return *found;
   }
-  return *found;
+  // The list is long and the id is told at its end: half of an echo is enough of the name.
+  throw bad_input({one_line(name, kEchoMax / 2), "unknown family",
+                   fmt::format("one of {}", family_ids()), one_line(id)});
 }
 
 std::uint64_t seed_named(std::string_view name, std::string_view text) {
@@ -409,9 +439,13 @@ int context_named(std::string_view name, std::string_view text) {
 
 std::span<const Family> families() { return kFamilies; }
 
+std::span<const Family> large_families() { return kLargeFamilies; }
+
 Model<float> random_model(const Config& config, const WeightScales& scales, std::uint64_t seed) {
   Model<float> model = make_model<float>(config);
-  for (const TensorRef<float>& tensor : tensors(model)) fill(tensor, rule_of(tensor, scales), seed);
+  const std::vector<TensorRef<float>> all = tensors(model);
+  tbb::parallel_for_each(
+      all, [&](const TensorRef<float>& tensor) { fill(tensor, rule_of(tensor, scales), seed); });
   if (config.output == Output::separate && scales.output_spread < 1.0F) {
     draw_columns_together(model.output, scales.output_spread);
   }

@@ -49,6 +49,8 @@ struct Family {
 // norm, position kind, rotary pairing, MLP and output, each bias, head norms, caps, scaled
 // embeddings, partial rotation, two rotary bases, and layers with and without windows.
 [[nodiscard]] std::span<const Family> families();
+// Models of real sizes: to be named, never drawn by the dozen.
+[[nodiscard]] std::span<const Family> large_families();
 
 // Random weights for any valid shape. Each tensor has a stream of its own, so that its numbers do
 // not depend on which other tensors there are.

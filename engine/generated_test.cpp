@@ -406,6 +406,15 @@ TEST(Generated, ids_are_those_promised) {
           "partial-rotary",  "two-bases"}));
 }
 
+TEST(Generated, a_large_family_has_a_real_size) {
+  ASSERT_EQ(large_families().size(), 1U);
+  const Family& family = large_families().front();
+  const Config config = config_of(family, 1);
+  EXPECT_NO_THROW(validate(config, family.id));
+  EXPECT_EQ(parameter_count(config), 124'439'808) << "GPT-2's own number";
+  EXPECT_EQ(parse_generated_name("gen:gpt2-small:1:context64").family, &family);
+}
+
 TEST(Generated, names_go_round) {
   for (const Family& family : families()) {
     for (const std::uint64_t seed :
@@ -427,7 +436,7 @@ TEST(Generated, bad_names_say_what_is_wrong) {
             "gen:x:1: unknown family, expected one of plain, small, sharp-attention, saturated, "
             "near-tied, tiny-embeddings, large-residual, grouped-heads, one-token, full-context, "
             "windowed, one-head, biased, deep, wide, single-context, alibi, head-norm, softcap, "
-            "embedding-scale, partial-rotary, two-bases, got x");
+            "embedding-scale, partial-rotary, two-bases, gpt2-small, got x");
   EXPECT_EQ(error_of("gen:plain"),
             "gen:plain: missing seed, expected gen:FAMILY:SEED, got gen:plain");
   EXPECT_EQ(error_of("chapter8"),

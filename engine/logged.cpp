@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "engine/error.h"
 #include "engine/tokens.h"
@@ -76,19 +77,19 @@ std::vector<LoggedRow> plain_log(std::span<const int> tokens) {
 }
 
 template <Scalar T>
-Logged<T>::Logged(const Model<T>& model, const Ops<T>& ops)
-    : model_(model),
+Logged<T>::Logged(Weights<T> weights, const Ops<T>& ops)
+    : weights_(std::move(weights)),
       ops_(ops),
-      rotary_(rotary_tables<T>(model.config)),
-      epsilon_(static_cast<T>(model.config.norm_epsilon)),
-      scale_(static_cast<T>(model.config.score_scale())),
-      query_row_(static_cast<std::size_t>(model.config.query_width())),
+      rotary_(rotary_tables<T>(weights_.config())),
+      epsilon_(static_cast<T>(weights_.config().norm_epsilon)),
+      scale_(static_cast<T>(weights_.config().score_scale())),
+      query_row_(static_cast<std::size_t>(weights_.config().query_width())),
       attended_row_(query_row_.size()) {
-  for (int h = 0; h < model.config.query_heads; ++h) {
-    kv_head_of_.push_back(h / model.config.group());
+  for (int h = 0; h < weights_.config().query_heads; ++h) {
+    kv_head_of_.push_back(h / weights_.config().group());
   }
-  if (model.config.positions != Positions::alibi) return;
-  for (const long double slope : alibi_slopes(model.config.query_heads)) {
+  if (weights_.config().positions != Positions::alibi) return;
+  for (const long double slope : alibi_slopes(weights_.config().query_heads)) {
     slopes_.push_back(static_cast<T>(slope));
   }
 }
@@ -96,7 +97,7 @@ Logged<T>::Logged(const Model<T>& model, const Ops<T>& ops)
 template <Scalar T>
 View<const T> Logged<T>::logits(std::span<const LoggedRow> log, int answered,
                                 const Observer<T>* observer) {
-  const Config& config = model_.config;
+  const Config& config = weights_.config();
   validate_log(config, log, answered);
   observer_ = observer;
   embed(log);
@@ -107,10 +108,13 @@ View<const T> Logged<T>::logits(std::span<const LoggedRow> log, int answered,
   const View<T> x = x_.view();
   const View<T> last = x.rows_from(x.rows - answered, answered);
   const View<T> normed = normed_.reshape(answered, config.width);
-  ops_.normalize(last, model_.final_norm, epsilon_, normed);
+  ops_.normalize(last, weights_.final_norm(), epsilon_, normed);
   observe(Site::final_norm, -1, normed);
   const View<T> found = logits_.reshape(answered, config.vocabulary);
-  ops_.product(normed, model_.output, no_bias_, found);
+  weights_.each_output([&](int first, const Matrix<T>& columns) {
+    ops_.product(normed, columns, no_bias_,
+                 found.features_from(first, static_cast<int>(columns.cols())));
+  });
   if (config.logit_cap > 0) ops_.soft_cap(found, static_cast<T>(config.logit_cap));
   observe(Site::logits, -1, found);
   return found;
@@ -118,7 +122,7 @@ View<const T> Logged<T>::logits(std::span<const LoggedRow> log, int answered,
 
 template <Scalar T>
 void Logged<T>::embed(std::span<const LoggedRow> log) {
-  const Config& config = model_.config;
+  const Config& config = weights_.config();
   const View<T> x = x_.reshape(static_cast<int>(log.size()), config.width);
   const T scale = static_cast<T>(config.embedding_scale);
   positions_.clear();
@@ -126,7 +130,7 @@ void Logged<T>::embed(std::span<const LoggedRow> log) {
     const LoggedRow& logged = log[static_cast<std::size_t>(r)];
     positions_.push_back(logged.position);
     for (int f = 0; f < config.width; ++f) {
-      x.feature(f)[r] = model_.embedding(logged.token, f) * scale;
+      x.feature(f)[r] = weights_.embedding(logged.token, f) * scale;
     }
   }
   observe(Site::embedding, -1, x);
@@ -134,7 +138,7 @@ void Logged<T>::embed(std::span<const LoggedRow> log) {
     for (int f = 0; f < config.width; ++f) {
       T* row = x.feature(f);
       for (int r = 0; r < x.rows; ++r) {
-        row[r] = row[r] + model_.positions(positions_[static_cast<std::size_t>(r)], f);
+        row[r] = row[r] + weights_.position(positions_[static_cast<std::size_t>(r)], f);
       }
     }
   }
@@ -143,8 +147,8 @@ void Logged<T>::embed(std::span<const LoggedRow> log) {
 
 template <Scalar T>
 void Logged<T>::attention(int layer, std::span<const LoggedRow> log) {
-  const Config& config = model_.config;
-  const Layer<T>& weights = model_.layers[static_cast<std::size_t>(layer)];
+  const Config& config = weights_.config();
+  const Layer<T>& weights = weights_.layer(layer);
   const View<T> x = x_.view();
   const View<T> normed = normed_.reshape(x.rows, config.width);
   ops_.normalize(x, weights.attention_norm, epsilon_, normed);
@@ -202,7 +206,7 @@ void Logged<T>::attend(int layer, std::span<const LoggedRow> log) {
   const View<T> out = attended_.reshape(query.rows, query.features);
   for (int r = 0; r < query.rows; ++r) {
     const LoggedRow& logged = log[static_cast<std::size_t>(r)];
-    const int first = model_.config.first_visible(layer, logged.position);
+    const int first = weights_.config().first_visible(layer, logged.position);
     const auto begin = std::ranges::lower_bound(logged.sees, first, {}, &SeenRow::position);
     for (int f = 0; f < query.features; ++f) {
       query_row_[static_cast<std::size_t>(f)] = query.feature(f)[r];
@@ -216,7 +220,7 @@ void Logged<T>::attend(int layer, std::span<const LoggedRow> log) {
 
 template <Scalar T>
 void Logged<T>::attend_row(int layer, int row, std::span<const SeenRow> visible) {
-  const Config& config = model_.config;
+  const Config& config = weights_.config();
   const Heads heads{config.query_heads, config.kv_heads, config.head_size};
   const int keys = static_cast<int>(visible.size());
   const auto observe_scores = [&](Site site) {
@@ -245,7 +249,7 @@ void Logged<T>::attend_row(int layer, int row, std::span<const SeenRow> visible)
 // Of the scores of a query at `position`.
 template <Scalar T>
 void Logged<T>::bias_and_cap(int position, std::span<const SeenRow> visible) {
-  const Config& config = model_.config;
+  const Config& config = weights_.config();
   if (config.positions == Positions::alibi) {
     distances_.clear();
     for (const SeenRow& seen : visible) distances_.push_back(position - seen.position);
@@ -261,7 +265,7 @@ void Logged<T>::bias_and_cap(int position, std::span<const SeenRow> visible) {
 // is ever built on another one.
 template <Scalar T>
 void Logged<T>::place_rows(int layer, std::span<const SeenRow> visible) {
-  const Config& config = model_.config;
+  const Config& config = weights_.config();
   const int width = config.kv_width();
   seen_.clear();
   for (const SeenRow& seen : visible) {
@@ -280,8 +284,8 @@ void Logged<T>::place_rows(int layer, std::span<const SeenRow> visible) {
 
 template <Scalar T>
 void Logged<T>::mlp(int layer) {
-  const Config& config = model_.config;
-  const Layer<T>& weights = model_.layers[static_cast<std::size_t>(layer)];
+  const Config& config = weights_.config();
+  const Layer<T>& weights = weights_.layer(layer);
   const View<T> x = x_.view();
   const View<T> normed = normed_.reshape(x.rows, config.width);
   ops_.normalize(x, weights.mlp_norm, epsilon_, normed);

@@ -15,6 +15,7 @@
 #include "engine/ops.h"
 #include "engine/rotary_tables.h"
 #include "engine/site.h"
+#include "engine/weights.h"
 
 namespace kvcheck {
 
@@ -43,8 +44,7 @@ struct LoggedRow {
 template <Scalar T>
 class Logged {
  public:
-  // Keeps a reference to the model.
-  Logged(const Model<T>& model, const Ops<T>& ops);
+  Logged(Weights<T> weights, const Ops<T>& ops);
 
   // Logits of the last `answered` rows. A log may have more rows than the context, as long as no
   // position lies outside. Throws Error for a log that cannot have happened. The observer, if any,
@@ -54,8 +54,6 @@ class Logged {
   // bits.
   View<const T> logits(std::span<const LoggedRow> log, int answered,
                        const Observer<T>* observer = nullptr);
-
-  [[nodiscard]] const Model<T>& model() const { return model_; }
 
  private:
   void embed(std::span<const LoggedRow> log);
@@ -68,7 +66,7 @@ class Logged {
   void mlp(int layer);
   void observe(Site site, int layer, View<T> view) const;
 
-  const Model<T>& model_;
+  Weights<T> weights_;
   const Ops<T>& ops_;
   const RotaryTables<T> rotary_;
   const T epsilon_;

@@ -13,14 +13,14 @@
 #include "engine/rotary_tables.h"
 #include "engine/site.h"
 #include "engine/tokens.h"
+#include "engine/weights.h"
 
 namespace kvcheck {
 
 template <Scalar T>
 class Uncached {
  public:
-  // Keeps a reference to the model.
-  Uncached(const Model<T>& model, const Ops<T>& ops);
+  Uncached(Weights<T> weights, const Ops<T>& ops);
 
   // Logits of every row (row t * sequences + b), or of the last row of every sequence (row b).
   // Throws Error for tokens that the model cannot take. The observer, if any, sees every site; for
@@ -41,7 +41,7 @@ class Uncached {
   void observe_rows(int layer, BlockShape shape, VisibleTokens visible);
   void observe_attention(Site site, int layer, BlockShape shape, VisibleTokens visible);
 
-  const Model<T>& model_;
+  Weights<T> weights_;
   const Ops<T>& ops_;
   const RotaryTables<T> rotary_;
   const T epsilon_;

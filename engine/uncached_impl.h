@@ -3,27 +3,29 @@
 #pragma once
 
 #include <cmath>
+#include <utility>
 
 #include "engine/uncached.h"
+#include "engine/weights_impl.h"
 
 namespace kvcheck {
 
 template <Scalar T>
-Uncached<T>::Uncached(const Model<T>& model, const Ops<T>& ops)
-    : model_(model),
+Uncached<T>::Uncached(Weights<T> weights, const Ops<T>& ops)
+    : weights_(std::move(weights)),
       ops_(ops),
-      rotary_(rotary_tables<T>(model.config)),
-      epsilon_(static_cast<T>(model.config.norm_epsilon)),
-      scale_(static_cast<T>(model.config.score_scale())) {
-  if (model.config.positions != Positions::alibi) return;
-  for (const long double slope : alibi_slopes(model.config.query_heads)) {
+      rotary_(rotary_tables<T>(weights_.config())),
+      epsilon_(static_cast<T>(weights_.config().norm_epsilon)),
+      scale_(static_cast<T>(weights_.config().score_scale())) {
+  if (weights_.config().positions != Positions::alibi) return;
+  for (const long double slope : alibi_slopes(weights_.config().query_heads)) {
     slopes_.push_back(static_cast<T>(slope));
   }
 }
 
 template <Scalar T>
 View<const T> Uncached<T>::logits(const TokenBlock& block, Rows rows, const Observer<T>* observer) {
-  const Config& config = model_.config;
+  const Config& config = weights_.config();
   validate_tokens(config, block.tokens, block.length(), "full");
   observer_ = observer;
   const BlockShape shape{block.sequences, block.length()};
@@ -39,10 +41,13 @@ View<const T> Uncached<T>::logits(const TokenBlock& block, Rows rows, const Obse
   }
   const View<T> last = wanted(x_.view(), shape);
   const View<T> normed = normed_.reshape(last.rows, config.width);
-  ops_.normalize(last, model_.final_norm, epsilon_, normed);
+  ops_.normalize(last, weights_.final_norm(), epsilon_, normed);
   observe(Site::final_norm, -1, normed);
   const View<T> found = logits_.reshape(last.rows, config.vocabulary);
-  ops_.product(normed, model_.output, no_bias_, found);
+  weights_.each_output([&](int first, const Matrix<T>& columns) {
+    ops_.product(normed, columns, no_bias_,
+                 found.features_from(first, static_cast<int>(columns.cols())));
+  });
   if (config.logit_cap > 0) ops_.soft_cap(found, static_cast<T>(config.logit_cap));
   observe(Site::logits, -1, found);
   return found;
@@ -56,7 +61,7 @@ View<T> Uncached<T>::wanted(View<T> all, BlockShape shape) const {
 
 template <Scalar T>
 void Uncached<T>::embed(const TokenBlock& block) {
-  const Config& config = model_.config;
+  const Config& config = weights_.config();
   const int rows = block.sequences * block.length();
   const View<T> x = x_.reshape(rows, config.width);
   const T scale = static_cast<T>(config.embedding_scale);
@@ -64,13 +69,13 @@ void Uncached<T>::embed(const TokenBlock& block) {
   for (int r = 0; r < rows; ++r) {
     positions_[static_cast<std::size_t>(r)] = r / block.sequences;
     const int token = block.tokens[static_cast<std::size_t>(r)];
-    for (int f = 0; f < config.width; ++f) x.feature(f)[r] = model_.embedding(token, f) * scale;
+    for (int f = 0; f < config.width; ++f) x.feature(f)[r] = weights_.embedding(token, f) * scale;
   }
   observe(Site::embedding, -1, x);
   if (config.positions == Positions::learned) {
     for (int f = 0; f < config.width; ++f) {
       T* row = x.feature(f);
-      for (int r = 0; r < rows; ++r) row[r] = row[r] + model_.positions(r / block.sequences, f);
+      for (int r = 0; r < rows; ++r) row[r] = row[r] + weights_.position(r / block.sequences, f);
     }
   }
   observe(Site::input, -1, x);
@@ -78,8 +83,8 @@ void Uncached<T>::embed(const TokenBlock& block) {
 
 template <Scalar T>
 void Uncached<T>::attention(int layer, BlockShape shape) {
-  const Config& config = model_.config;
-  const Layer<T>& weights = model_.layers[static_cast<std::size_t>(layer)];
+  const Config& config = weights_.config();
+  const Layer<T>& weights = weights_.layer(layer);
   const View<T> x = x_.view();
   const View<T> normed = normed_.reshape(x.rows, config.width);
   ops_.normalize(x, weights.attention_norm, epsilon_, normed);
@@ -111,9 +116,9 @@ void Uncached<T>::attention(int layer, BlockShape shape) {
 // What happens to queries and keys after their products: the norm of each head, then the rotation.
 template <Scalar T>
 void Uncached<T>::place_heads(int layer, View<T> query, View<T> key) {
-  const Config& config = model_.config;
+  const Config& config = weights_.config();
   if (config.head_norm) {
-    const Layer<T>& weights = model_.layers[static_cast<std::size_t>(layer)];
+    const Layer<T>& weights = weights_.layer(layer);
     normalize_heads(ops_, weights.query_norm, epsilon_, query);
     normalize_heads(ops_, weights.key_norm, epsilon_, key);
   }
@@ -126,7 +131,7 @@ void Uncached<T>::place_heads(int layer, View<T> query, View<T> key) {
 
 template <Scalar T>
 void Uncached<T>::attend(int layer, BlockShape shape) {
-  const Config& config = model_.config;
+  const Config& config = weights_.config();
   const Heads heads{config.query_heads, config.kv_heads, config.head_size};
   const View<T> out = attended_.reshape(shape.sequences * shape.length, config.query_width());
   const auto most = static_cast<std::size_t>(config.query_heads) *
@@ -147,7 +152,7 @@ void Uncached<T>::attend(int layer, BlockShape shape) {
 // Of the scores of token `visible.last`, whose position is its index.
 template <Scalar T>
 void Uncached<T>::bias_and_cap(BlockShape shape, VisibleTokens visible) {
-  const Config& config = model_.config;
+  const Config& config = weights_.config();
   if (config.positions == Positions::alibi) {
     distances_.clear();
     for (int key = visible.first; key <= visible.last; ++key) {
@@ -163,8 +168,8 @@ void Uncached<T>::bias_and_cap(BlockShape shape, VisibleTokens visible) {
 
 template <Scalar T>
 void Uncached<T>::mlp(int layer, BlockShape shape) {
-  const Config& config = model_.config;
-  const Layer<T>& weights = model_.layers[static_cast<std::size_t>(layer)];
+  const Config& config = weights_.config();
+  const Layer<T>& weights = weights_.layer(layer);
   const View<T> x = wanted(x_.view(), shape);
   const View<T> normed = normed_.reshape(x.rows, config.width);
   ops_.normalize(x, weights.mlp_norm, epsilon_, normed);
@@ -215,7 +220,7 @@ void Uncached<T>::observe_attention(Site site, int layer, BlockShape shape, Visi
   if (observer_ == nullptr) return;
   for (int b = 0; b < shape.sequences; ++b) {
     (*observer_)({site, layer, visible.last * shape.sequences + b, scores_.data() + b,
-                  model_.config.query_heads, visible.count(),
+                  weights_.config().query_heads, visible.count(),
                   static_cast<std::ptrdiff_t>(visible.count()) * shape.sequences, shape.sequences});
   }
 }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "engine/logged.h"
 #include "engine/round_site.h"
@@ -19,7 +20,8 @@ struct Oracles {
   Uncached<T> plain;
   Logged<T> logged;
 
-  Oracles(const Model<T>& model, const Ops<T>& ops) : plain(model, ops), logged(model, ops) {}
+  Oracles(const Weights<T>& weights, const Ops<T>& ops)
+      : plain(weights, ops), logged(weights, ops) {}
 };
 
 template <Scalar T>
@@ -27,13 +29,12 @@ class Meter final : public NoiseMeter {
  public:
   using Wide = Wider<T>;
 
-  Meter(const Model<float>& model, Arithmetic arithmetic, RowFormat format)
+  Meter(HeldModel model, Arithmetic arithmetic, RowFormat format)
       : format_(format),
-        model_(cast<T>(model)),
-        wide_model_(cast<Wide>(model)),
-        absolute_output_(wide_model_.output.cwiseAbs()),
-        oracles_(model_, ops_for<T>(arithmetic)),
-        wide_oracles_(wide_model_, row_ops<Wide>()) {}
+        model_(model.in<T>()),
+        wide_weights_(Weights<Wide>::widened(std::move(model))),
+        oracles_(*model_, ops_for<T>(arithmetic)),
+        wide_oracles_(wide_weights_, row_ops<Wide>()) {}
 
   void floors(const TokenBlock& block, const Logits& uncached, std::uint64_t seed,
               std::vector<NoiseFloor>& out, const EnoughFloors& enough) override {
@@ -102,15 +103,18 @@ class Meter final : public NoiseMeter {
     for (int f = 0; f < normed.columns; ++f) {
       for (int r = 0; r < normed.rows; ++r) x.feature(f)[r] = std::abs(normed.at(r, f));
     }
-    const View<Wide> sums = sums_.reshape(x.rows, static_cast<int>(absolute_output_.cols()));
-    row_ops<Wide>().product(x, absolute_output_, no_bias_, sums);
     largest_.assign(static_cast<std::size_t>(x.rows), Wide(0));
-    for (int o = 0; o < sums.features; ++o) {
-      for (int r = 0; r < x.rows; ++r) {
-        Wide& most = largest_[static_cast<std::size_t>(r)];
-        most = larger(most, sums.feature(o)[r]);
+    wide_weights_.each_output([&](int, const Matrix<Wide>& columns) {
+      absolute_output_ = columns.cwiseAbs();
+      const View<Wide> sums = sums_.reshape(x.rows, static_cast<int>(columns.cols()));
+      row_ops<Wide>().product(x, absolute_output_, no_bias_, sums);
+      for (int o = 0; o < sums.features; ++o) {
+        for (int r = 0; r < x.rows; ++r) {
+          Wide& most = largest_[static_cast<std::size_t>(r)];
+          most = larger(most, sums.feature(o)[r]);
+        }
       }
-    }
+    });
   }
 
   // Raises what is apart to the largest difference of each row; a NaN makes a floor NaN, which
@@ -129,9 +133,9 @@ class Meter final : public NoiseMeter {
   }
 
   const RowFormat format_;
-  const Model<T> model_;
-  const Model<Wide> wide_model_;
-  const Matrix<Wide> absolute_output_;  // [width, vocabulary]
+  const std::shared_ptr<const Model<T>> model_;
+  Weights<Wide> wide_weights_;
+  Matrix<Wide> absolute_output_;  // of the columns at hand
   const Vector<Wide> no_bias_;
   Oracles<T> oracles_;
   Oracles<Wide> wide_oracles_;
@@ -143,10 +147,11 @@ class Meter final : public NoiseMeter {
 
 }  // namespace
 
-std::unique_ptr<NoiseMeter> make_noise_meter(const Model<float>& model, ScalarKind scalar,
+std::unique_ptr<NoiseMeter> make_noise_meter(HeldModel model, ScalarKind scalar,
                                              Arithmetic arithmetic, RowFormat format) {
-  if (scalar == ScalarKind::f32) return std::make_unique<Meter<float>>(model, arithmetic, format);
-  return std::make_unique<Meter<double>>(model, arithmetic, format);
+  if (scalar == ScalarKind::f32)
+    return std::make_unique<Meter<float>>(std::move(model), arithmetic, format);
+  return std::make_unique<Meter<double>>(std::move(model), arithmetic, format);
 }
 
 }  // namespace kvcheck

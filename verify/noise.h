@@ -13,6 +13,7 @@
 #include "engine/model.h"
 #include "engine/port.h"
 #include "engine/row_format.h"
+#include "engine/weights.h"
 #include "verify/tolerance.h"
 
 namespace kvcheck {
@@ -50,8 +51,8 @@ class NoiseMeter {
                       std::vector<NoiseFloor>& out, const EnoughFloors& enough = {}) = 0;
 };
 
-[[nodiscard]] std::unique_ptr<NoiseMeter> make_noise_meter(const Model<float>& model,
-                                                           ScalarKind scalar, Arithmetic arithmetic,
+[[nodiscard]] std::unique_ptr<NoiseMeter> make_noise_meter(HeldModel model, ScalarKind scalar,
+                                                           Arithmetic arithmetic,
                                                            RowFormat format = RowFormat::native);
 
 }  // namespace kvcheck

@@ -11,6 +11,7 @@
 #include "engine/logged.h"
 #include "engine/uncached.h"
 #include "verify/models.h"
+#include "verify/operation_run.h"
 #include "verify/test_faults.h"
 
 namespace kvcheck {
@@ -221,6 +222,44 @@ TEST(NoiseMeter, is_the_same_alone_and_beside_siblings_in_row_arithmetic) {
 
 TEST(NoiseMeter, is_alike_alone_and_beside_siblings_in_matrix_arithmetic) {
   expect_alike_alone_and_beside(Arithmetic::matrix, 4);
+}
+
+// ---- One set of weights
+
+// More parameters than are widened at once, most of them in tables.
+ModelData large_model() {
+  Config config = load_model("gen:plain:1").weights.config;
+  config.vocabulary = 140'000;
+  config.width = 32;
+  config.output = Output::tied;
+  config.layers = 1;
+  config.windows = {0};
+  return model_of("large", random_model(config, WeightScales{}, 1));
+}
+
+// Whoever had a copy of the weights would not see that they change.
+TEST(NoiseMeter, engine_oracle_and_meter_share_the_weights) {
+  ModelData model = large_model();
+  ASSERT_GT(parameter_count(model.weights.config), kWidenedWholeMax);
+  const Yardstick yardstick(model, ScalarKind::f32, Arithmetic::row);
+  const auto oracle = make_log_oracle(model.weights, ScalarKind::f32, Arithmetic::row);
+  model.weights.embedding *= 2;
+  tie_output(model.weights);
+  const ModelData changed = model;
+  Yardstick after(changed, ScalarKind::f32, Arithmetic::row);
+  const std::vector<int> tokens{0, 1, 2};
+  Logits expected, found;
+  after.engine->full({tokens}, Rows::last, expected);
+  yardstick.engine->full({tokens}, Rows::last, found);
+  EXPECT_EQ(found.values, expected.values);
+  const SequenceId sequence = yardstick.engine->open();
+  yardstick.engine->feed(sequence, tokens, Rows::last, found);
+  EXPECT_EQ(found.values, expected.values);
+  oracle->logits(plain_log(tokens), 1, found);
+  EXPECT_EQ(found.values, expected.values);
+  std::vector<NoiseFloor> floors;
+  yardstick.meter->floors({tokens}, expected, 1, floors);
+  EXPECT_EQ(floors.at(0).floor, after.floors({tokens}).at(0).floor);
 }
 
 // ---- Of logs

@@ -17,15 +17,15 @@ namespace {
 template <Scalar T>
 class OwnLogOracle final : public LogOracle {
  public:
-  OwnLogOracle(const Model<float>& model, Arithmetic arithmetic)
-      : model_(cast<T>(model)), logged_(model_, ops_for<T>(arithmetic)) {}
+  OwnLogOracle(const HeldModel& model, Arithmetic arithmetic)
+      : model_(model.in<T>()), logged_(*model_, ops_for<T>(arithmetic)) {}
 
   void logits(std::span<const LoggedRow> log, int answered, Logits& out) override {
     copy_rows(logged_.logits(log, answered), out);
   }
 
  private:
-  const Model<T> model_;
+  const std::shared_ptr<const Model<T>> model_;
   Logged<T> logged_;
 };
 
@@ -74,10 +74,11 @@ double ratio_of(std::span<const MeasuredRow> rows, std::span<const NoiseFloor> f
 
 }  // namespace
 
-std::unique_ptr<LogOracle> make_log_oracle(const Model<float>& model, ScalarKind scalar,
+std::unique_ptr<LogOracle> make_log_oracle(HeldModel model, ScalarKind scalar,
                                            Arithmetic arithmetic) {
-  if (scalar == ScalarKind::f32) return std::make_unique<OwnLogOracle<float>>(model, arithmetic);
-  return std::make_unique<OwnLogOracle<double>>(model, arithmetic);
+  if (scalar == ScalarKind::f32)
+    return std::make_unique<OwnLogOracle<float>>(std::move(model), arithmetic);
+  return std::make_unique<OwnLogOracle<double>>(std::move(model), arithmetic);
 }
 
 VerbSet verbs_of(const Capabilities& can) {

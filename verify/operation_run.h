@@ -24,8 +24,8 @@ class LogOracle {
   virtual ~LogOracle() = default;
   virtual void logits(std::span<const LoggedRow> log, int answered, Logits& out) = 0;
 };
-[[nodiscard]] std::unique_ptr<LogOracle> make_log_oracle(const Model<float>& model,
-                                                         ScalarKind scalar, Arithmetic arithmetic);
+[[nodiscard]] std::unique_ptr<LogOracle> make_log_oracle(HeldModel model, ScalarKind scalar,
+                                                         Arithmetic arithmetic);
 
 // What was seen of one step, for those who want to see every one.
 struct SeenStep {

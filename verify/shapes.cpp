@@ -48,8 +48,8 @@ void record(Engine& engine, std::vector<StepShapes>& steps) {
 template <Scalar T>
 StepShapes shapes_of_forward(const ModelData& model, Arithmetic arithmetic,
                              std::span<const int> tokens) {
-  const Model<T> weights = cast<T>(model.weights);
-  Uncached<T> uncached(weights, ops_for<T>(arithmetic));
+  const std::shared_ptr<const Model<T>> weights = HeldModel(model.weights).in<T>();
+  Uncached<T> uncached(*weights, ops_for<T>(arithmetic));
   StepShapes shapes;
   const Observer<T> observer([&](const SiteTensor<T>& tensor) { note(tensor, shapes); },
                              SiteSet::all());

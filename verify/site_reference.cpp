@@ -31,11 +31,11 @@ bool is_plain(std::span<const LoggedRow> log) {
 template <Scalar T>
 class Oracle {
  public:
-  Oracle(const Model<T>& model, const Ops<T>& ops)
-      : model_(model),
-        tables_(rotary_tables<T>(model.config)),
-        plain_(model, ops),
-        logged_(model, ops) {}
+  Oracle(const Weights<T>& weights, const Ops<T>& ops)
+      : config_(weights.config()),
+        tables_(rotary_tables<T>(config_)),
+        plain_(weights, ops),
+        logged_(weights, ops) {}
 
   // Gives `line` every line at every site: line(site, layer, row, line, values). `perturb` is
   // called on each tensor before, and `store` on keys and values between what is computed and what
@@ -76,10 +76,9 @@ class Oracle {
   }
 
   void rotate_to(std::vector<T>& key, int layer, int position) const {
-    const Config& config = model_.config;
-    if (config.positions != Positions::rotary) return;
-    const auto base = static_cast<std::size_t>(config.rotary_base_of(layer));
-    rotate(*tables_[base], config.rotary_pairs, std::span(&position, 1), config.head_size,
+    if (config_.positions != Positions::rotary) return;
+    const auto base = static_cast<std::size_t>(config_.rotary_base_of(layer));
+    rotate(*tables_[base], config_.rotary_pairs, std::span(&position, 1), config_.head_size,
            View<T>{key.data(), 1, static_cast<int>(key.size()), 1});
   }
 
@@ -118,7 +117,7 @@ class Oracle {
     }
   }
 
-  const Model<T>& model_;
+  const Config& config_;
   const RotaryTables<T> tables_;  // by base
   Uncached<T> plain_;
   Logged<T> logged_;
@@ -129,12 +128,11 @@ class Meter final : public SiteMeter {
  public:
   using Wide = Wider<T>;
 
-  Meter(const Model<float>& model, Arithmetic arithmetic, RowFormat format)
+  Meter(HeldModel model, Arithmetic arithmetic, RowFormat format)
       : format_(format),
-        model_(cast<T>(model)),
-        wide_model_(cast<Wide>(model)),
-        oracle_(model_, ops_for<T>(arithmetic)),
-        wide_(wide_model_, row_ops<Wide>()) {}
+        model_(model.in<T>()),
+        oracle_(*model_, ops_for<T>(arithmetic)),
+        wide_(Weights<Wide>::widened(std::move(model)), row_ops<Wide>()) {}
 
   SiteReference measure(const SiteQuestion& question) override {
     SiteReference reference;
@@ -217,18 +215,18 @@ class Meter final : public SiteMeter {
   }
 
   const RowFormat format_;
-  const Model<T> model_;
-  const Model<Wide> wide_model_;
+  const std::shared_ptr<const Model<T>> model_;
   Oracle<T> oracle_;
   Oracle<Wide> wide_;
 };
 
 }  // namespace
 
-std::unique_ptr<SiteMeter> make_site_meter(const Model<float>& model, ScalarKind scalar,
+std::unique_ptr<SiteMeter> make_site_meter(HeldModel model, ScalarKind scalar,
                                            Arithmetic arithmetic, RowFormat format) {
-  if (scalar == ScalarKind::f32) return std::make_unique<Meter<float>>(model, arithmetic, format);
-  return std::make_unique<Meter<double>>(model, arithmetic, format);
+  if (scalar == ScalarKind::f32)
+    return std::make_unique<Meter<float>>(std::move(model), arithmetic, format);
+  return std::make_unique<Meter<double>>(std::move(model), arithmetic, format);
 }
 
 }  // namespace kvcheck

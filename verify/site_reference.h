@@ -73,8 +73,7 @@ class SiteMeter {
                                                    int position) const = 0;
 };
 
-[[nodiscard]] std::unique_ptr<SiteMeter> make_site_meter(const Model<float>& model,
-                                                         ScalarKind scalar, Arithmetic arithmetic,
-                                                         RowFormat format);
+[[nodiscard]] std::unique_ptr<SiteMeter> make_site_meter(HeldModel model, ScalarKind scalar,
+                                                         Arithmetic arithmetic, RowFormat format);
 
 }  // namespace kvcheck
