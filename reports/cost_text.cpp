@@ -268,9 +268,10 @@ std::string cost_text(const CostReport& report, const std::string& model) {
 
 namespace {
 
-std::string claim(const StepTimes& times, const std::string& model, std::string_view what,
-                  double StepTime::*time) {
-  const auto fit = fit_power(times.steps, time);
+template <typename Time>
+std::string claim(const std::vector<Time>& times, const std::string& model, std::string_view what,
+                  double Time::*seconds) {
+  const auto fit = fit_power(times, seconds);
   if (!fit) return "";
   return fmt::format(
       "  on this machine, for {}, from {} to {} tokens: the time of {} grows about as "
@@ -315,9 +316,25 @@ std::string step_times_text(const StepTimes& times, const std::string& model) {
   std::string text = "\n" + table.text();
   if (!times.complete) text += "  the time limit left longer ones out\n";
   if (times.interrupted) text += "  interrupted: longer ones are left out\n";
-  text += claim(times, model, "a cached step", &StepTime::cached);
-  text += claim(times, model, "an uncached step", &StepTime::uncached);
+  text += claim(times.steps, model, "a cached step", &StepTime::cached);
+  text += claim(times.steps, model, "an uncached step", &StepTime::uncached);
   return text + faster_from(times);
+}
+
+std::string run_times_text(const RunTimes& times, const std::string& model) {
+  TextTable table;
+  table.add({"time of all tokens, length", "cached", "one forward", "a forward for each prefix"});
+  const auto text_of = [](double seconds) { return fmt::format("{:.3f} ms", seconds * 1e3); };
+  for (const RunTime& run : times.runs) {
+    table.add({grouped(run.length), text_of(run.cached), text_of(run.forward),
+               text_of(run.every_prefix)});
+  }
+  std::string text = "\n" + table.text();
+  if (!times.complete) text += "  the time limit left longer ones out\n";
+  if (times.interrupted) text += "  interrupted: longer ones are left out\n";
+  text += claim(times.runs, model, "all cached steps", &RunTime::cached);
+  text += claim(times.runs, model, "one forward", &RunTime::forward);
+  return text + claim(times.runs, model, "a forward for each prefix", &RunTime::every_prefix);
 }
 
 }  // namespace kvcheck

@@ -14,5 +14,6 @@ namespace kvcheck {
 
 // Times of steps, and what may be claimed from them: for this machine, model and range only.
 [[nodiscard]] std::string step_times_text(const StepTimes& times, const std::string& model);
+[[nodiscard]] std::string run_times_text(const RunTimes& times, const std::string& model);
 
 }  // namespace kvcheck

@@ -112,16 +112,28 @@ void require_measurable(const CostQuestion& question, const Config& config) {
   }
 }
 
-StepTimes measured(const CostArguments& arguments, const ModelData& model,
-                   const CostQuestion& question) {
+struct MeasuredTimes {
+  StepTimes steps;
+  RunTimes runs;
+};
+
+MeasuredTimes measured(const CostArguments& arguments, const ModelData& model,
+                       const CostQuestion& question) {
   require_measurable(question, model.weights.config);
   stop_on_signals();
   const ScalarKind scalar = question.scalar == "f64" ? ScalarKind::f64 : ScalarKind::f32;
   const std::unique_ptr<Engine> engine = make_builtin(model.weights, scalar, Arithmetic::row);
   const std::vector<int> lengths = measured_lengths(static_cast<int>(question.context));
+  const double seconds = arguments.time_seconds.value_or(kMeasureSeconds) / 2;
   StepProgress progress("lengths", lengths.size());
-  return measure_steps(*engine, lengths, arguments.time_seconds.value_or(kMeasureSeconds),
-                       [&](std::size_t done) { return go_on(progress, done); });
+  MeasuredTimes times{measure_steps(*engine, lengths, seconds,
+                                    [&](std::size_t done) { return go_on(progress, done); }),
+                      {}};
+  if (times.steps.interrupted) return times;
+  StepProgress of_runs("lengths of all tokens", lengths.size());
+  times.runs = measure_runs(*engine, lengths, seconds,
+                            [&](std::size_t done) { return go_on(of_runs, done); });
+  return times;
 }
 
 void write_csv(const CostArguments& arguments, const CostReport& report) {
@@ -159,9 +171,10 @@ int run_cost(const CostArguments& arguments) {
   std::string text = cost_text(report, path_text(model.name));
   bool answered = true;
   if (arguments.measure) {
-    const StepTimes times = measured(arguments, model, question);
-    text += step_times_text(times, path_text(model.name));
-    answered = !times.steps.empty() && !times.interrupted;
+    const auto [steps, runs] = measured(arguments, model, question);
+    text += step_times_text(steps, path_text(model.name));
+    if (!runs.runs.empty()) text += run_times_text(runs, path_text(model.name));
+    answered = !steps.steps.empty() && !steps.interrupted && !runs.interrupted;
   }
   print(text);
   if (!report.counts_agree) return kExitDiverge;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // kvcheck cost as a user runs it.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -133,6 +134,10 @@ TEST(CliCost, times_are_claimed_for_this_machine_only) {
   EXPECT_THAT(result.out,
               HasSubstr("  on this machine, for gen:plain:1:context64, from 8 to 48 tokens: the "
                         "time of an uncached step grows about as length^"));
+  EXPECT_THAT(result.out, ContainsRegex("\n  48 +[0-9.]+ ms +[0-9.]+ ms +[0-9.]+ ms\n"));
+  for (const char* const what : {"all cached steps", "one forward", "a forward for each prefix"}) {
+    EXPECT_THAT(result.out, HasSubstr(fmt::format("the time of {} grows about as length^", what)));
+  }
 }
 
 TEST(CliCost, without_a_time_nothing_is_claimed) {

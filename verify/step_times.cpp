@@ -83,6 +83,43 @@ class StepTimer {
   int held_ = 0;
 };
 
+// Tokens 0, 1, 2 ... of the vocabulary, over and over.
+std::vector<int> tokens_of(const Engine& engine, const std::vector<int>& lengths) {
+  std::vector<int> tokens(static_cast<std::size_t>(lengths.empty() ? 0 : lengths.back()));
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = static_cast<int>(i) % engine.hello().vocabulary;
+  }
+  return tokens;
+}
+
+bool fitted(int length, int last) { return std::int64_t{length} * kFitFrom >= last; }
+
+// The cached steps are fed to `id`, from its first row on.
+template <typename KeepOn>
+RunTime time_of_run(Engine& engine, SequenceId id, std::span<const int> run, double share,
+                    KeepOn keep_on) {
+  Logits logits;
+  RunTime time{.length = static_cast<int>(run.size())};
+  time.cached = time_of(
+      share, [&] { engine.truncate(id, 0); },
+      [&] {
+        for (const int& token : run) {
+          keep_on();
+          engine.feed(id, {&token, 1}, Rows::last, logits);
+        }
+      });
+  time.forward = time_of(share, keep_on, [&] { engine.full({run, 1}, Rows::all, logits); });
+  time.every_prefix = time_of(
+      share, [] {},
+      [&] {
+        for (std::size_t n = 1; n <= run.size(); ++n) {
+          keep_on();
+          engine.full({run.first(n), 1}, Rows::last, logits);
+        }
+      });
+  return time;
+}
+
 }  // namespace
 
 StepTimes measure_steps(Engine& engine, const std::vector<int>& lengths, double seconds,
@@ -93,10 +130,7 @@ StepTimes measure_steps(Engine& engine, const std::vector<int>& lengths, double 
   const auto keep_on = [&] {
     if (!go_on(times.steps.size())) throw Interrupted{};
   };
-  std::vector<int> tokens(static_cast<std::size_t>(lengths.empty() ? 0 : lengths.back()));
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    tokens[i] = static_cast<int>(i) % engine.hello().vocabulary;
-  }
+  const std::vector<int> tokens = tokens_of(engine, lengths);
   StepTimer timer(engine, tokens);
   try {
     for (const int length : lengths) {
@@ -112,16 +146,44 @@ StepTimes measure_steps(Engine& engine, const std::vector<int>& lengths, double 
   return times;
 }
 
-std::optional<FittedPower> fit_power(const std::vector<StepTime>& steps, double StepTime::*time) {
-  if (steps.empty()) return std::nullopt;
+RunTimes measure_runs(Engine& engine, const std::vector<int>& lengths, double seconds,
+                      const std::function<bool(std::size_t done)>& go_on) {
+  const Clock::time_point start = Clock::now();
+  const double share = seconds / (3.0 * static_cast<double>(lengths.size()));
+  const std::vector<int> tokens = tokens_of(engine, lengths);
+  RunTimes times;
+  const auto keep_on = [&] {
+    if (!go_on(times.runs.size())) throw Interrupted{};
+  };
+  const SequenceId id = engine.open();
+  try {
+    for (const int length : lengths) {
+      if (!fitted(length, lengths.back())) continue;
+      if (seconds_since(start) >= seconds) {
+        times.complete = false;
+        break;
+      }
+      const std::span<const int> run(tokens.data(), static_cast<std::size_t>(length));
+      times.runs.push_back(time_of_run(engine, id, run, share, keep_on));
+    }
+  } catch (const Interrupted&) {
+    times.interrupted = true;
+  }
+  engine.close(id);
+  return times;
+}
+
+template <typename Time>
+std::optional<FittedPower> fit_power(const std::vector<Time>& times, double Time::*seconds) {
+  if (times.empty()) return std::nullopt;
   std::vector<double> x;
   std::vector<double> y;
-  FittedPower fit{.to = steps.back().length};
-  for (const StepTime& step : steps) {
-    if (std::int64_t{step.length} * kFitFrom < steps.back().length || !(step.*time > 0)) continue;
-    if (x.empty()) fit.from = step.length;
-    x.push_back(std::log(step.length));
-    y.push_back(std::log(step.*time));
+  FittedPower fit{.to = times.back().length};
+  for (const Time& time : times) {
+    if (!fitted(time.length, times.back().length) || !(time.*seconds > 0)) continue;
+    if (x.empty()) fit.from = time.length;
+    x.push_back(std::log(time.length));
+    y.push_back(std::log(time.*seconds));
   }
   if (x.size() < kFitMin) return std::nullopt;
   const auto count = static_cast<double>(x.size());
@@ -136,5 +198,8 @@ std::optional<FittedPower> fit_power(const std::vector<StepTime>& steps, double 
   fit.exponent = covariance / variance;
   return fit;
 }
+
+template std::optional<FittedPower> fit_power(const std::vector<StepTime>&, double StepTime::*);
+template std::optional<FittedPower> fit_power(const std::vector<RunTime>&, double RunTime::*);
 
 }  // namespace kvcheck

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How long one step takes on this machine, cached and uncached, as the context grows.
+// How long one step, and everything up to a length, takes on this machine, cached and uncached, as
+// the context grows.
 #pragma once
 
 #include <cstddef>
@@ -31,6 +32,25 @@ struct StepTimes {
     Engine& engine, const std::vector<int>& lengths, double seconds,
     const std::function<bool(std::size_t done)>& go_on = [](std::size_t) { return true; });
 
+// Everything up to a length, with logits after each token.
+struct RunTime {
+  int length = 0;
+  double cached = 0;        // seconds: a step for each token
+  double forward = 0;       // seconds: one forward of all of them
+  double every_prefix = 0;  // seconds: a forward of its own for every prefix
+};
+
+struct RunTimes {
+  std::vector<RunTime> runs;  // by length
+  bool complete = true;
+  bool interrupted = false;
+};
+
+// Likewise, at those of the lengths that a power is fitted to.
+[[nodiscard]] RunTimes measure_runs(
+    Engine& engine, const std::vector<int>& lengths, double seconds,
+    const std::function<bool(std::size_t done)>& go_on = [](std::size_t) { return true; });
+
 // The exponent of the power of the length that fits times best (least squares of logarithms), over
 // the lengths from an eighth of the longest on; none with fewer than three of them.
 struct FittedPower {
@@ -38,7 +58,8 @@ struct FittedPower {
   int to = 0;
   double exponent = 0;
 };
-[[nodiscard]] std::optional<FittedPower> fit_power(const std::vector<StepTime>& steps,
-                                                   double StepTime::*time);
+template <typename Time>  // StepTime or RunTime
+[[nodiscard]] std::optional<FittedPower> fit_power(const std::vector<Time>& times,
+                                                   double Time::*seconds);
 
 }  // namespace kvcheck

@@ -58,5 +58,26 @@ TEST(StepTimes, whoever_ends_them_gets_the_lengths_that_are_done) {
   EXPECT_EQ(times.steps[1].length, 2);
 }
 
+TEST(StepTimes, runs_are_measured_where_a_power_is_fitted) {
+  const auto engine =
+      make_builtin(generate_model("gen:plain:1:context16"), ScalarKind::f32, Arithmetic::row);
+  const RunTimes times = measure_runs(*engine, {1, 2, 4, 8, 16}, 30);
+  ASSERT_EQ(times.runs.size(), 4U);
+  EXPECT_TRUE(times.complete);
+  EXPECT_EQ(times.runs.front().length, 2);
+  EXPECT_EQ(times.runs.back().length, 16);
+  for (const RunTime& run : times.runs) {
+    EXPECT_GT(run.cached, 0) << run.length;
+    EXPECT_GT(run.forward, 0) << run.length;
+    EXPECT_GT(run.every_prefix, 0) << run.length;
+  }
+  EXPECT_TRUE(fit_power(times.runs, &RunTime::forward).has_value());
+  EXPECT_FALSE(measure_runs(*engine, {1, 2}, 0).complete);
+  const RunTimes ended =
+      measure_runs(*engine, {4, 8, 16}, 30, [](std::size_t done) { return done < 2; });
+  EXPECT_TRUE(ended.interrupted);
+  EXPECT_EQ(ended.runs.size(), 2U);
+}
+
 }  // namespace
 }  // namespace kvcheck
