@@ -235,9 +235,9 @@ class TokenFaults : public ::testing::Test {
   }
 
   const Fault fault_{"test", "", "", "", {}, "flat", {}, by_tokens<look>()};
-  const std::unique_ptr<Engine> engine_ =
-      faulty_engine({&fault_, {}}, std::make_shared<FaultTrace>())(
-          load_model(tiny_name({}, 1)), {ScalarKind::f32, Arithmetic::row});
+  const ModelData model_ = load_model(tiny_name({}, 1));
+  const std::unique_ptr<Engine> engine_ = faulty_engine(
+      {&fault_, {}}, std::make_shared<FaultTrace>())(model_, {ScalarKind::f32, Arithmetic::row});
   const SequenceId first_ = engine_->open();
 };
 

@@ -44,6 +44,7 @@ struct Bench {
   bool keep_rows = false;             // hand the rows themselves to the sink
 };
 
+// The model outlives the engine, which reads its weights.
 using EngineFactory = std::function<std::unique_ptr<Engine>(const ModelData&, const EngineSetup&)>;
 
 // Whether noise floors are measured.
