@@ -26,9 +26,9 @@ const ModelData& chapter8() {
   return model;
 }
 
-std::unique_ptr<Engine> engine_of(const Model<float>& model, std::string_view cache = "flat",
+std::unique_ptr<Engine> engine_of(HeldModel model, std::string_view cache = "flat",
                                   Arithmetic arithmetic = Arithmetic::row) {
-  return make_builtin(model, ScalarKind::f32, arithmetic, cache_kind(cache, "test"));
+  return make_builtin(std::move(model), ScalarKind::f32, arithmetic, cache_kind(cache, "test"));
 }
 
 using Tokens = std::vector<int>;
