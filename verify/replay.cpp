@@ -15,14 +15,21 @@
 namespace kvcheck {
 namespace {
 
-Replayed run_on(Bench& bench, const Case& subject) {
+// What is computed beside a case.
+struct Effort {
+  Floors floors = Floors::measured;
+  OracleChoice oracle = OracleChoice::per_prefix;
+};
+
+Replayed run_on(Bench& bench, const Case& subject, OracleChoice oracle) {
   bench.keep_rows = true;
   const Config& config = bench.model.weights.config;
   const PrefixTree tree =
       subject.siblings ? PrefixTree::all(config) : PrefixTree::of({subject.tokens}, config.context);
   const Probe probe{.tree = tree,
                     .scope = {.path = subject.tokens, .path_only = true},
-                    .only_schedule = subject.schedule};
+                    .only_schedule = subject.schedule,
+                    .oracle = oracle};
   Replayed replayed{{}, {}, bench.scalar};
   const auto failure = run_probe(
       probe_of(find_check(subject.check, "case")), bench, probe, [&](const Measured& measured) {
@@ -50,14 +57,14 @@ Replayed run_operations(const Case& subject, const ModelData& model, ScalarKind 
 
 Replayed run_once(const Case& subject, const ModelData& model, ScalarKind scalar,
                   const EngineFactory& factory, const OperationRunner::Watcher& watch = {},
-                  Floors floors = Floors::measured) {
+                  Effort effort = {}) {
   try {
     if (!subject.operations.empty()) {
-      return run_operations(subject, model, scalar, factory, watch, floors);
+      return run_operations(subject, model, scalar, factory, watch, effort.floors);
     }
     Bench bench = make_bench(model, {scalar, subject.arithmetic, subject.cache_kind}, subject.seed,
-                             factory, floors);
-    return run_on(bench, subject);
+                             factory, effort.floors);
+    return run_on(bench, subject, effort.oracle);
   } catch (const EngineError& error) {
     return {crashed(error.what()), {}, scalar};
   }
@@ -101,8 +108,14 @@ std::optional<InFloat64> in_float64(const CaseRecord& record, const ModelData& m
   }
   Case subject = record.subject;
   subject.policy = RelativeLimit{};
-  const CaseResult wide =
-      run_once(subject, model, ScalarKind::f64, factory, {}, Floors::none).result;
+  Effort effort{.floors = Floors::none, .oracle = OracleChoice::per_prefix};
+  // Where nothing is wrong one forward is enough for all rows, however many there are.
+  const auto length = static_cast<std::int64_t>(subject.tokens.size());
+  if (narrow.verdict == Verdict::agree && !subject.siblings &&
+      fits_one_forward(length, model.weights.config.vocabulary)) {
+    effort.oracle = OracleChoice::full;
+  }
+  const CaseResult wide = run_once(subject, model, ScalarKind::f64, factory, {}, effort).result;
   if (!wide.row) return InFloat64{wide.verdict, std::numeric_limits<double>::infinity()};
   const bool explained =
       narrow.noise && wide.note.empty() &&

@@ -7,9 +7,12 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
+#include <utility>
 
 #include "engine/test_support.h"
 #include "verify/case_text.h"
+#include "verify/hooked_engine.h"
 #include "verify/test_faults.h"
 
 namespace kvcheck {
@@ -162,6 +165,32 @@ TEST(InFloat64, a_floor_explains_what_is_as_much_smaller) {
   EXPECT_EQ(verdict_at(difference / 29), Verdict::agree);
   EXPECT_EQ(verdict_at(difference / 31), Verdict::diverge);
   EXPECT_EQ(verdict_at(std::nan("")), Verdict::diverge);
+}
+
+// Without a wrong row in sight one forward is the oracle of all rows, but for a few lengths.
+TEST(InFloat64, a_long_case_takes_few_forwards_unless_it_is_wrong) {
+  const ModelData model = load_model("gen:wide:1:context64");
+  std::vector<CaseRecord> records = rounded_cases(random_run(model, 1));
+  const auto longest = std::ranges::find_if(records, [](const CaseRecord& record) {
+    return record.subject.check == "schedules" && record.subject.tokens.size() == 64;
+  });
+  ASSERT_NE(longest, records.end());
+  const auto forwards = [&] {
+    int count = 0;
+    const EngineFactory counting = [&](const ModelData& of, const EngineSetup& setup) {
+      Hooks hooks;
+      hooks.full = [&](Engine& inner, const TokenBlock& block, Rows rows, Logits& out) {
+        ++count;
+        inner.full(block, rows, out);
+      };
+      return std::make_unique<HookedEngine>(builtin_engine(of, setup), std::move(hooks));
+    };
+    EXPECT_TRUE(in_float64(*longest, model, counting));
+    return count;
+  };
+  EXPECT_LE(forwards(), 8);
+  longest->result.verdict = Verdict::diverge;
+  EXPECT_GE(forwards(), 64);
 }
 
 TEST(InFloat64, is_said_of_what_float32_decided_and_differs) {
