@@ -103,7 +103,8 @@ std::optional<InFloat64> in_float64(const CaseRecord& record, const ModelData& m
                                     const EngineFactory& factory) {
   const CaseResult& narrow = record.result;
   const bool differs = narrow.row && !narrow.row->same_bits;
-  if (record.subject.scalar != ScalarKind::f32 || narrow.mark == Mark::widened || !differs) {
+  if (record.subject.scalar != ScalarKind::f32 || narrow.mark == Mark::widened || !differs ||
+      parameter_count(model.weights.config) > kFloat64ParametersMax) {
     return std::nullopt;
   }
   Case subject = record.subject;

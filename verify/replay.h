@@ -2,6 +2,7 @@
 // Running a case again.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,7 +34,9 @@ struct Replayed {
 // What float64 says of a case that differs in float32. It agrees if what is left is as little as
 // two right programs differ by, a share of the row's largest logit, or as the floor of float32
 // explains, in the smaller units of float64. Nothing for a case that was not decided in float32, or
-// does not differ.
+// does not differ; nor for a model of more than kFloat64ParametersMax, of which a second copy of
+// twice the size would be made.
+inline constexpr std::int64_t kFloat64ParametersMax = std::int64_t{1} << 25;
 [[nodiscard]] std::optional<InFloat64> in_float64(const CaseRecord& record, const ModelData& model,
                                                   const EngineFactory& factory);
 

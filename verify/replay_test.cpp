@@ -203,6 +203,9 @@ TEST(InFloat64, is_said_of_what_float32_decided_and_differs) {
   record.subject.scalar = ScalarKind::f64;
   EXPECT_FALSE(in_float64(record, model, builtin_engine));
   record.subject.scalar = ScalarKind::f32;
+  ModelData large = model;
+  large.weights.config.vocabulary = kFloat64ParametersMax;
+  EXPECT_FALSE(in_float64(record, large, builtin_engine)) << "of such a size";
   record.result.row->same_bits = true;
   EXPECT_FALSE(in_float64(record, model, builtin_engine));
   record.result.row.reset();
