@@ -3,7 +3,6 @@
 #include "engine/generated.h"
 
 #include <fmt/format.h>
-#include <tbb/parallel_for_each.h>
 
 #include <algorithm>
 #include <array>
@@ -408,9 +407,9 @@ const Family& family_named(std::string_view name, std::string_view id) {
     const auto found = std::ranges::find(table, id, &Family::id);
     if (found != table.end()) return *found;
   }
-  // The list is long and the id is told at its end: half of an echo is enough of the name.
+  // The list is long: shorter echoes are enough.
   throw bad_input({one_line(name, kEchoMax / 2), "unknown family",
-                   fmt::format("one of {}", family_ids()), one_line(id)});
+                   fmt::format("one of {}", family_ids()), one_line(id, kEchoMax / 2)});
 }
 
 std::uint64_t seed_named(std::string_view name, std::string_view text) {
@@ -443,9 +442,9 @@ std::span<const Family> large_families() { return kLargeFamilies; }
 
 Model<float> random_model(const Config& config, const WeightScales& scales, std::uint64_t seed) {
   Model<float> model = make_model<float>(config);
-  const std::vector<TensorRef<float>> all = tensors(model);
-  tbb::parallel_for_each(
-      all, [&](const TensorRef<float>& tensor) { fill(tensor, rule_of(tensor, scales), seed); });
+  for (const TensorRef<float>& tensor : tensors(model)) {
+    fill(tensor, rule_of(tensor, scales), seed);
+  }
   if (config.output == Output::separate && scales.output_spread < 1.0F) {
     draw_columns_together(model.output, scales.output_spread);
   }

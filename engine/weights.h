@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Whose weights are computed with, and in which scalar. A model of hundreds of megabytes is held
-// once, however many engines, oracles and meters compute with it.
+// Whose weights are computed with, and in which scalar. In float a model of hundreds of megabytes
+// is held once, however many engines, oracles and meters compute with it.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +51,7 @@ class Weights {
   // Refers to the model.
   Weights(const Model<T>& model)
       : config_(&model.config), whole_(std::shared_ptr<void>(), &model) {}
+  Weights(Model<T>&&) = delete;
   // Of more than `whole_max` parameters, part by part.
   [[nodiscard]] static Weights widened(HeldModel model, std::int64_t whole_max = kWidenedWholeMax);
 

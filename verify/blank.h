@@ -6,8 +6,8 @@
 
 namespace kvcheck {
 
-// Whether all logits of a row are the same number, in each row of a forward of some tokens: then
-// nothing that a cache does can show.
+// Whether all logits of all rows of a forward of some tokens are the same number: then nothing that
+// a cache does can show.
 [[nodiscard]] bool is_blank(const ModelData& model);
 
 }  // namespace kvcheck

@@ -129,7 +129,9 @@ struct KappaClass {
 };
 
 KappaClass& class_of(std::vector<KappaClass>& classes, double kappa) {
-  return *std::ranges::find_if(classes, [&](const KappaClass& c) { return !(kappa > c.most); });
+  const auto own =
+      std::ranges::find_if(classes, [&](const KappaClass& c) { return kappa <= c.most; });
+  return own == classes.end() ? classes.back() : *own;  // what is no number
 }
 
 void count_seen(const CalibratedRows& rows, std::vector<KappaClass>& classes,

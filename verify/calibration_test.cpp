@@ -65,12 +65,12 @@ TEST(Calibration, ratios_are_those_of_rows_below_the_gate) {
 
 TEST(Calibration, counts_what_is_seen_by_kappa) {
   Calibrated model;
-  model.right = {{10, 1}, {11, 2}, {1e7, 90}};
+  model.right = {{10, 1}, {11, 2}, {1e7, 90}, {std::nan(""), 3}};
   model.weakest = {{10, 31}, {10, 30}};
   model.faulty = {{{1e7, 31}}};
   EXPECT_EQ(kappa_csv({model}),
             "kappa_max,rows,ratio,half_seen,faults_seen\n10,1,1,0.500,\n100,1,2,,\n1000,0,0,,\n"
-            "10000,0,0,,\n100000,0,0,,\n1e+06,0,0,,\ninf,1,90,,1.000\n");
+            "10000,0,0,,\n100000,0,0,,\n1e+06,0,0,,\ninf,2,90,,1.000\n");
 }
 
 }  // namespace

@@ -207,7 +207,7 @@ bool feeds_something(const Case& subject) {
 }
 
 void require_step(const AuditArguments& arguments, std::size_t steps) {
-  if (!arguments.step) return;
+  if (!arguments.step || steps == 0) return;  // then nothing is fed, which is told
   if (static_cast<std::size_t>(*arguments.step) <= steps) return;
   throw bad_input({"--step", "step", steps == 1 ? "1" : fmt::format("1 to {}", steps),
                    fmt::format("{}", *arguments.step)});

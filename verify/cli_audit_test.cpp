@@ -280,6 +280,9 @@ TEST(CliAudit, a_model_needs_tokens) {
   EXPECT_EQ(complaint(kvcheck.run("audit chapter8 --step 2")),
             "audit: SUBJECT without --tokens, expected a kv1:... token or case file, or --tokens "
             "for a model, got chapter8");
+  EXPECT_EQ(audit(kvcheck, {}, "0, 2 ,4").exit_code, kExitAgree);
+  EXPECT_EQ(complaint(audit(kvcheck, {}, "0, ,2")),
+            "--tokens: an empty token, expected a token on either side of each comma, got 0, ,2");
   EXPECT_EQ(complaint(audit(kvcheck, {}, "0,,2")),
             "--tokens: an empty token, expected a token on either side of each comma, got 0,,2");
   EXPECT_EQ(audit(kvcheck, {}, "0,1").exit_code, kExitAgree);

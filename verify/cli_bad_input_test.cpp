@@ -212,7 +212,7 @@ TEST(CliBadInput, generated_names_are_exact) {
       "expected one of plain, small, sharp-attention, saturated, near-tied, tiny-embeddings, "
       "large-residual, grouped-heads, one-token, full-context, windowed, one-head, biased, deep, "
       "wide, single-context, alibi, head-norm, softcap, embedding-scale, partial-rotary, "
-      "two-bases, "
+      "two-bases, gpt2-small, "
       "got ";
   const std::string seed =
       ": bad seed, expected a number from 0 to 18446744073709551615 without leading zeros, got ";

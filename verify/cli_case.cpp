@@ -31,14 +31,23 @@ bool is_token(const std::string& subject) {
   return subject.starts_with("kv") && !path && !std::filesystem::exists(subject, error);
 }
 
+constexpr std::string_view kBlanks = " \t\r\n\v\f";
+
 // With blanks for commas, unless these belong to words.
 std::string without_commas(std::string text, std::string_view option,
                            std::span<const std::string> words) {
-  const bool list = text.find(',') != text.npos && text.find_first_of(" \t\r\n\v\f") == text.npos;
-  if (!list || std::ranges::find(words, text) != words.end()) return text;
-  if (text.starts_with(',') || text.ends_with(',') || text.find(",,") != text.npos) {
-    throw bad_input(
-        {option, "an empty token", "a token on either side of each comma", one_line(text)});
+  const auto with_comma = [](const std::string& word) { return word.find(',') != word.npos; };
+  const bool blanks = text.find_first_of(kBlanks) != text.npos;
+  const bool words_have = blanks ? std::ranges::any_of(words, with_comma)
+                                 : std::ranges::find(words, text) != words.end();
+  if (!with_comma(text) || words_have) return text;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    if (text.substr(begin, end - begin).find_first_not_of(kBlanks) == text.npos) {
+      throw bad_input(
+          {option, "an empty token", "a token on either side of each comma", one_line(text)});
+    }
+    begin = end + 1;
   }
   std::ranges::replace(text, ',', ' ');
   return text;

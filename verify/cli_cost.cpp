@@ -130,7 +130,7 @@ MeasuredTimes measured(const CostArguments& arguments, const ModelData& model,
                                     [&](std::size_t done) { return go_on(progress, done); }),
                       {}};
   if (times.steps.interrupted) return times;
-  StepProgress of_runs("lengths of all tokens", lengths.size());
+  StepProgress of_runs("lengths of all tokens", 0);
   times.runs = measure_runs(*engine, lengths, seconds,
                             [&](std::size_t done) { return go_on(of_runs, done); });
   return times;
@@ -173,7 +173,11 @@ int run_cost(const CostArguments& arguments) {
   if (arguments.measure) {
     const auto [steps, runs] = measured(arguments, model, question);
     text += step_times_text(steps, path_text(model.name));
-    if (!runs.runs.empty()) text += run_times_text(runs, path_text(model.name));
+    if (!runs.runs.empty()) {
+      text += run_times_text(runs, path_text(model.name));
+    } else if (!runs.complete && !steps.steps.empty()) {
+      text += "\nno time for everything up to a length: more --time is needed\n";
+    }
     answered = !steps.steps.empty() && !steps.interrupted && !runs.interrupted;
   }
   print(text);

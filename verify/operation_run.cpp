@@ -458,7 +458,12 @@ void OperationRunner::look_through_a_copy(int handle, Invariant untouched,
   TokenLog ahead = *log_;
   const OperationStep step = ahead.apply(one_more);
   const SequenceId copy = engine_->fork(at(handle).id);
-  engine_->feed(copy, step.feeds[0].tokens, Rows::all, probed_);
+  try {
+    engine_->feed(copy, step.feeds[0].tokens, Rows::all, probed_);
+  } catch (const Error&) {
+    engine_->close(copy);
+    throw;
+  }
   engine_->close(copy);
   require_rows(*engine_, probed_, 1);
   std::vector<MeasuredRow> row;
@@ -467,7 +472,8 @@ void OperationRunner::look_through_a_copy(int handle, Invariant untouched,
   const Schedule none;
   const Measured measured{{}, none, row, 0, {}};
   const CaseResult judged = judge_case(policy_of(renumbered(fed.log)), measured, setup_.scalar);
-  if (judged.verdict == Verdict::gave_up) return;
+  // An oracle that is no number says nothing of the engine.
+  if (judged.verdict == Verdict::gave_up || judged.verdict == Verdict::broken) return;
   std::string complaint;
   if (judged.verdict != Verdict::agree) {
     complaint = fmt::format("{}, one token fed to a copy is answered wrong by {}", when(),

@@ -19,9 +19,10 @@ namespace {
 struct Effort {
   Floors floors = Floors::measured;
   OracleChoice oracle = OracleChoice::per_prefix;
+  const std::atomic<bool>* stop = nullptr;
 };
 
-Replayed run_on(Bench& bench, const Case& subject, OracleChoice oracle) {
+Replayed run_on(Bench& bench, const Case& subject, const Effort& effort) {
   bench.keep_rows = true;
   const Config& config = bench.model.weights.config;
   const PrefixTree tree =
@@ -29,7 +30,8 @@ Replayed run_on(Bench& bench, const Case& subject, OracleChoice oracle) {
   const Probe probe{.tree = tree,
                     .scope = {.path = subject.tokens, .path_only = true},
                     .only_schedule = subject.schedule,
-                    .oracle = oracle};
+                    .stop = effort.stop,
+                    .oracle = effort.oracle};
   Replayed replayed{{}, {}, bench.scalar};
   const auto failure = run_probe(
       probe_of(find_check(subject.check, "case")), bench, probe, [&](const Measured& measured) {
@@ -64,7 +66,7 @@ Replayed run_once(const Case& subject, const ModelData& model, ScalarKind scalar
     }
     Bench bench = make_bench(model, {scalar, subject.arithmetic, subject.cache_kind}, subject.seed,
                              factory, effort.floors);
-    return run_on(bench, subject, effort.oracle);
+    return run_on(bench, subject, effort);
   } catch (const EngineError& error) {
     return {crashed(error.what()), {}, scalar};
   }
@@ -100,7 +102,7 @@ CaseResult crashed(std::string_view why) {
 }
 
 std::optional<InFloat64> in_float64(const CaseRecord& record, const ModelData& model,
-                                    const EngineFactory& factory) {
+                                    const EngineFactory& factory, const std::atomic<bool>* stop) {
   const CaseResult& narrow = record.result;
   const bool differs = narrow.row && !narrow.row->same_bits;
   if (record.subject.scalar != ScalarKind::f32 || narrow.mark == Mark::widened || !differs ||
@@ -109,14 +111,19 @@ std::optional<InFloat64> in_float64(const CaseRecord& record, const ModelData& m
   }
   Case subject = record.subject;
   subject.policy = RelativeLimit{};
-  Effort effort{.floors = Floors::none, .oracle = OracleChoice::per_prefix};
+  Effort effort{.floors = Floors::none, .oracle = OracleChoice::per_prefix, .stop = stop};
   // Where nothing is wrong one forward is enough for all rows, however many there are.
   const auto length = static_cast<std::int64_t>(subject.tokens.size());
   if (narrow.verdict == Verdict::agree && !subject.siblings &&
       fits_one_forward(length, model.weights.config.vocabulary)) {
     effort.oracle = OracleChoice::full;
   }
-  const CaseResult wide = run_once(subject, model, ScalarKind::f64, factory, {}, effort).result;
+  CaseResult wide;
+  try {
+    wide = run_once(subject, model, ScalarKind::f64, factory, {}, effort).result;
+  } catch (const Stopped&) {
+    return std::nullopt;
+  }
   if (!wide.row) return InFloat64{wide.verdict, std::numeric_limits<double>::infinity()};
   const bool explained =
       narrow.noise && wide.note.empty() &&

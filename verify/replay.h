@@ -2,6 +2,7 @@
 // Running a case again.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -31,14 +32,16 @@ struct Replayed {
                                 const EngineFactory& factory,
                                 const OperationRunner::Watcher& watch = {});
 
+// Of a larger model no second copy, of twice the size, is made for a column of a table.
+inline constexpr std::int64_t kFloat64ParametersMax = std::int64_t{1} << 25;
+
 // What float64 says of a case that differs in float32. It agrees if what is left is as little as
 // two right programs differ by, a share of the row's largest logit, or as the floor of float32
 // explains, in the smaller units of float64. Nothing for a case that was not decided in float32, or
-// does not differ; nor for a model of more than kFloat64ParametersMax, of which a second copy of
-// twice the size would be made.
-inline constexpr std::int64_t kFloat64ParametersMax = std::int64_t{1} << 25;
+// does not differ; nor for a model of more than kFloat64ParametersMax; nor once `stop` is true.
 [[nodiscard]] std::optional<InFloat64> in_float64(const CaseRecord& record, const ModelData& model,
-                                                  const EngineFactory& factory);
+                                                  const EngineFactory& factory,
+                                                  const std::atomic<bool>* stop = nullptr);
 
 // What an engine that fails by itself makes of a case.
 [[nodiscard]] CaseResult crashed(std::string_view why);

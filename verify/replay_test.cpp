@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -225,6 +226,13 @@ TEST(InFloat64, is_part_of_every_summary_that_differs) {
   Collector exact;
   (void)run_on(options_for(Arithmetic::row), run, builtin_engine, exact);
   EXPECT_FALSE(exact.summary("random-prefixes").in_float64);
+}
+
+TEST(InFloat64, stops_when_asked) {
+  const ModelData model = wide_model();
+  const CaseRecord record = rounded_cases(random_run(model, 1)).front();
+  const std::atomic<bool> stop = true;
+  EXPECT_FALSE(in_float64(record, model, builtin_engine, &stop));
 }
 
 TEST(InFloat64, an_engine_that_fails_there_breaks) {

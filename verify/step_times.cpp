@@ -42,15 +42,15 @@ double time_of(double seconds, Prepare prepare, Step step) {
 }
 
 struct Interrupted {};
+struct TimeOver {};
 
 // Steps of one sequence that grows.
 class StepTimer {
  public:
   StepTimer(Engine& engine, const std::vector<int>& tokens)
       : engine_(engine), tokens_(tokens), id_(engine.open()) {}
-  ~StepTimer() { engine_.close(id_); }
-  StepTimer(const StepTimer&) = delete;
-  StepTimer& operator=(const StepTimer&) = delete;
+
+  void close() { engine_.close(id_); }
 
   template <typename KeepOn>
   StepTime time(int length, double share, KeepOn keep_on) {
@@ -143,6 +143,7 @@ StepTimes measure_steps(Engine& engine, const std::vector<int>& lengths, double 
   } catch (const Interrupted&) {
     times.interrupted = true;
   }
+  timer.close();
   return times;
 }
 
@@ -152,22 +153,22 @@ RunTimes measure_runs(Engine& engine, const std::vector<int>& lengths, double se
   const double share = seconds / (3.0 * static_cast<double>(lengths.size()));
   const std::vector<int> tokens = tokens_of(engine, lengths);
   RunTimes times;
+  // A run of a length is many steps: the time ends the one at hand, as a signal does.
   const auto keep_on = [&] {
     if (!go_on(times.runs.size())) throw Interrupted{};
+    if (seconds_since(start) >= seconds) throw TimeOver{};
   };
   const SequenceId id = engine.open();
   try {
     for (const int length : lengths) {
       if (!fitted(length, lengths.back())) continue;
-      if (seconds_since(start) >= seconds) {
-        times.complete = false;
-        break;
-      }
       const std::span<const int> run(tokens.data(), static_cast<std::size_t>(length));
       times.runs.push_back(time_of_run(engine, id, run, share, keep_on));
     }
   } catch (const Interrupted&) {
     times.interrupted = true;
+  } catch (const TimeOver&) {
+    times.complete = false;
   }
   engine.close(id);
   return times;

@@ -46,7 +46,8 @@ struct RunTimes {
   bool interrupted = false;
 };
 
-// Likewise, at those of the lengths that a power is fitted to.
+// Likewise, at those of the lengths that a power is fitted to. The time, too, ends the length at
+// hand, after one step or forward.
 [[nodiscard]] RunTimes measure_runs(
     Engine& engine, const std::vector<int>& lengths, double seconds,
     const std::function<bool(std::size_t done)>& go_on = [](std::size_t) { return true; });

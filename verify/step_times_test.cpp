@@ -4,10 +4,15 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <span>
+#include <thread>
 
 #include "engine/builtin.h"
 #include "engine/generated.h"
+#include "verify/hooked_engine.h"
+#include "verify/models.h"
 
 namespace kvcheck {
 namespace {
@@ -77,6 +82,25 @@ TEST(StepTimes, runs_are_measured_where_a_power_is_fitted) {
       measure_runs(*engine, {4, 8, 16}, 30, [](std::size_t done) { return done < 2; });
   EXPECT_TRUE(ended.interrupted);
   EXPECT_EQ(ended.runs.size(), 2U);
+}
+
+// A step takes 20 ms at least: three of them are more than there is time for.
+TEST(StepTimes, the_time_ends_a_run_after_the_step_at_hand) {
+  const ModelData model = load_model("gen:plain:1:context64");
+  int fed = 0;
+  Hooks slow;
+  slow.feed = [&](Engine& inner, std::span<const Feed> feeds, Rows rows, Logits& out) {
+    ++fed;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    inner.batch(feeds, rows, out);
+  };
+  const auto engine = hooked(slow)(model, {ScalarKind::f32, Arithmetic::row});
+  const RunTimes times = measure_runs(*engine, {64}, 0.05);
+  EXPECT_FALSE(times.complete);
+  EXPECT_FALSE(times.interrupted);
+  EXPECT_TRUE(times.runs.empty());
+  EXPECT_GE(fed, 1);
+  EXPECT_LE(fed, 3);
 }
 
 }  // namespace

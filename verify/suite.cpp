@@ -347,7 +347,7 @@ class Runner {
     if (tally.worst_difference()) {
       summary.worst_difference = to_record(*tally.worst_difference());
       if (!stop_.load()) {
-        summary.in_float64 = in_float64(*summary.worst_difference, model, factory_);
+        summary.in_float64 = in_float64(*summary.worst_difference, model, factory_, &stop_);
       }
     }
     listener_.on_check(summary);
