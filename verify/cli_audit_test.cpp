@@ -91,6 +91,28 @@ TEST(CliAudit, a_case_of_a_fault_has_it_again) {
   EXPECT_THAT(result.out, HasSubstr("\nfault      pos-decode-offset:onset1:amount1: feeds to a"));
 }
 
+// The command that the check of generation prints runs into the same fault.
+TEST(CliAudit, a_generation_with_a_fault_says_how_to_repeat_it) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  Case subject;
+  subject.check = "generation";
+  subject.model = "chapter8";
+  subject.model_hash = short_hash(load_model("chapter8"));
+  subject.arithmetic = Arithmetic::row;
+  subject.siblings = true;
+  subject.tokens = {0, 6};
+  subject.schedule = {2};
+  subject.fault = "pos-decode-offset:onset1:amount-1";
+  const CommandResult found = kvcheck.run_words({"repro", to_token(subject)});
+  EXPECT_EQ(found.exit_code, kExitDiverge) << everything(found);
+  const std::size_t begin = found.out.find("kvcheck generate ");
+  ASSERT_NE(begin, found.out.npos);
+  const std::size_t end = found.out.find('\n', begin);
+  const std::string line = found.out.substr(begin + 8, end - begin - 8);
+  EXPECT_THAT(line, testing::EndsWith(" --fault " + subject.fault));
+  EXPECT_EQ(kvcheck.run(line).exit_code, kExitDiverge) << line;
+}
+
 // On chapter8 in row arithmetic.
 Case check_of_chapter8(std::string_view check, std::vector<int> tokens, Schedule schedule) {
   Case subject;

@@ -88,6 +88,14 @@ TEST(CliFaults, replicas_alone_decide_nothing) {
   EXPECT_THAT(blind.out, HasSubstr("verdict: not judged"));
 }
 
+TEST(CliFaults, a_check_that_could_not_be_run_decides_nothing) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  const CommandResult blind =
+      kvcheck.run("faults gen:plain:1 --checks contract --fault rope-on-read-again --out run");
+  EXPECT_EQ(blind.exit_code, kExitGaveUp) << everything(blind);
+  EXPECT_THAT(blind.out, HasSubstr("verdict: not judged"));
+}
+
 TEST(CliFaults, take_no_option_that_they_would_ignore) {
   const TestCommand kvcheck(KVCHECK_BINARY);
   EXPECT_EQ(complaint(kvcheck.run("faults --list --severity")),

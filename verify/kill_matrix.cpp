@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include "engine/error.h"
@@ -473,8 +474,12 @@ std::optional<double> CheckReport::kill_rate() const {
 }
 
 bool MatrixReport::judged() const {
-  return rows > 0 &&
-         std::ranges::any_of(checks, [](const CheckReport& of) { return of.check.own; });
+  constexpr auto kOutside = static_cast<std::size_t>(Outcome::not_applicable);
+  const auto ran = [](const CheckReport& of) {
+    const std::span<const std::int64_t> tried = std::span(of.cells).first(kOutside);
+    return of.check.own && std::ranges::any_of(tried, [](std::int64_t n) { return n > 0; });
+  };
+  return rows > 0 && std::ranges::any_of(checks, ran);
 }
 
 Verdict MatrixReport::verdict() const {

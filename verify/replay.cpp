@@ -165,6 +165,11 @@ void require_same_model(const Case& subject, const ModelData& model, std::string
 Replayed run_case(const Case& subject, const ModelData& model, const EngineFactory& factory,
                   const OperationRunner::Watcher& watch) {
   Replayed replayed = run_once(subject, model, subject.scalar, factory, watch);
+  // The command that a note may end with plants no fault by itself.
+  std::string& note = replayed.result.note;
+  if (!subject.fault.empty() && note.find("; kvcheck generate ") != note.npos) {
+    note += " --fault " + subject.fault;
+  }
   if (replayed.result.mark != Mark::gated) return replayed;
   Replayed wide = run_once(subject, model, ScalarKind::f64, factory, watch);
   if (wide.result.verdict == Verdict::gave_up) return replayed;
