@@ -75,44 +75,6 @@ TEST(CliAudit, a_case_is_audited_as_it_was_found) {
   EXPECT_THAT(result.out, HasSubstr("largest ratio of what agrees: "));
 }
 
-TEST(CliAudit, a_case_of_a_fault_has_it_again) {
-  const TestCommand kvcheck(KVCHECK_BINARY);
-  Case subject;
-  subject.check = "schedules";
-  subject.model = "chapter8";
-  subject.model_hash = short_hash(load_model("chapter8"));
-  subject.arithmetic = Arithmetic::row;
-  subject.tokens = {0, 2, 4};
-  subject.schedule = {1, 1, 1};
-  subject.fault = "pos-decode-offset:onset1:amount1";
-  const CommandResult result = kvcheck.run_words({"audit", to_token(subject)});
-  EXPECT_EQ(result.exit_code, kExitDiverge) << everything(result);
-  EXPECT_THAT(result.out, HasSubstr("feed 2 (tokens 2): position: row 1: position 2 where 1 was"));
-  EXPECT_THAT(result.out, HasSubstr("\nfault      pos-decode-offset:onset1:amount1: feeds to a"));
-}
-
-// The command that the check of generation prints runs into the same fault.
-TEST(CliAudit, a_generation_with_a_fault_says_how_to_repeat_it) {
-  const TestCommand kvcheck(KVCHECK_BINARY);
-  Case subject;
-  subject.check = "generation";
-  subject.model = "chapter8";
-  subject.model_hash = short_hash(load_model("chapter8"));
-  subject.arithmetic = Arithmetic::row;
-  subject.siblings = true;
-  subject.tokens = {0, 6};
-  subject.schedule = {2};
-  subject.fault = "pos-decode-offset:onset1:amount-1";
-  const CommandResult found = kvcheck.run_words({"repro", to_token(subject)});
-  EXPECT_EQ(found.exit_code, kExitDiverge) << everything(found);
-  const std::size_t begin = found.out.find("kvcheck generate ");
-  ASSERT_NE(begin, found.out.npos);
-  const std::size_t end = found.out.find('\n', begin);
-  const std::string line = found.out.substr(begin + 8, end - begin - 8);
-  EXPECT_THAT(line, testing::EndsWith(" --fault " + subject.fault));
-  EXPECT_EQ(kvcheck.run(line).exit_code, kExitDiverge) << line;
-}
-
 // On chapter8 in row arithmetic.
 Case check_of_chapter8(std::string_view check, std::vector<int> tokens, Schedule schedule) {
   Case subject;
@@ -123,6 +85,32 @@ Case check_of_chapter8(std::string_view check, std::vector<int> tokens, Schedule
   subject.tokens = std::move(tokens);
   subject.schedule = std::move(schedule);
   return subject;
+}
+
+TEST(CliAudit, a_case_of_a_fault_has_it_again) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  Case subject = check_of_chapter8("schedules", {0, 2, 4}, {1, 1, 1});
+  subject.fault = "pos-decode-offset:onset1:amount1";
+  const CommandResult result = kvcheck.run_words({"audit", to_token(subject)});
+  EXPECT_EQ(result.exit_code, kExitDiverge) << everything(result);
+  EXPECT_THAT(result.out, HasSubstr("feed 2 (tokens 2): position: row 1: position 2 where 1 was"));
+  EXPECT_THAT(result.out, HasSubstr("\nfault      pos-decode-offset:onset1:amount1: feeds to a"));
+}
+
+// The command that the check of generation prints runs into the same fault.
+TEST(CliAudit, a_generation_with_a_fault_says_how_to_repeat_it) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  Case subject = check_of_chapter8("generation", {0, 6}, {2});
+  subject.siblings = true;
+  subject.fault = "pos-decode-offset:onset1:amount-1";
+  const CommandResult found = kvcheck.run_words({"repro", to_token(subject)});
+  EXPECT_EQ(found.exit_code, kExitDiverge) << everything(found);
+  const std::size_t begin = found.out.find("kvcheck generate ");
+  ASSERT_NE(begin, found.out.npos);
+  const std::size_t end = found.out.find('\n', begin);
+  const std::string line = found.out.substr(begin + 8, end - begin - 8);
+  EXPECT_THAT(line, testing::EndsWith(" --fault " + subject.fault));
+  EXPECT_EQ(kvcheck.run(line).exit_code, kExitDiverge) << line;
 }
 
 TEST(CliAudit, a_case_is_carried_out_as_its_check_does) {

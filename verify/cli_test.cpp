@@ -421,6 +421,8 @@ TEST(Cli, a_model_whose_logits_are_all_the_same_is_told) {
   EXPECT_THAT(result.out, HasSubstr("\nwarning: every logit of m is the same: this model can show "
                                     "nothing\n"))
       << everything(result);
+  EXPECT_EQ(result.exit_code, kExitGaveUp) << "nothing else was looked at";
+  EXPECT_THAT(result.out, HasSubstr("\nverdict: gave-up ("));
   EXPECT_THAT(kvcheck.run("verify chapter8 --prefixes corpus --no-stored").out,
               Not(HasSubstr("warning")));
 }

@@ -188,12 +188,19 @@ std::string oracle_text(const RunResult& result) {
 }
 
 // Agreement on such a model says nothing, whatever was compared.
-std::string blank_text(const Runs& runs) {
-  std::string text;
+std::vector<std::string> blank_models(const Runs& runs) {
+  std::vector<std::string> blank;
   for (const ModelData& model : runs.models) {
-    if (!is_blank(model)) continue;
-    text += fmt::format("warning: every logit of {} is the same: this model can show nothing\n",
-                        one_line(model.name));
+    if (is_blank(model)) blank.push_back(one_line(model.name));
+  }
+  return blank;
+}
+
+std::string blank_text(const std::vector<std::string>& blank) {
+  std::string text;
+  for (const std::string& model : blank) {
+    text +=
+        fmt::format("warning: every logit of {} is the same: this model can show nothing\n", model);
   }
   return text;
 }
@@ -226,14 +233,17 @@ int run_verify(const VerifyArguments& arguments, const std::vector<std::string>&
   RunWriter writer(folder, manifest(arguments, options, command, runs));
   Progress progress;
   Recorder recorder(writer, progress, arguments, runs, !options.tolerance);
-  const RunResult result =
-      run_suite(options, runs.runs, builtin_engine, recorder, stop_requested());
+  RunResult result = run_suite(options, runs.runs, builtin_engine, recorder, stop_requested());
   progress.finish();
+  const std::vector<std::string> blank = blank_models(runs);
+  if (!blank.empty() && blank.size() == runs.models.size()) {
+    result.verdict = worst(result.verdict, Verdict::gave_up);
+  }
   const RunSummary summary = run_summary(result);
   writer.finish(summary);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   print(check_table(table_rows(result, runs)) + published(result, runs) + oracle_text(result) +
-        blank_text(runs) + invariants_text(summary.compared.invariants) +
+        blank_text(blank) + invariants_text(summary.compared.invariants) +
         coverage_text(result.checks) + loss_text(result.checks) + recorder.first_failures() +
         fmt::format("files: {}\n", path_text(folder)) + last_line(result, summary, seconds));
   const int code = exit_code(result.verdict);
