@@ -150,14 +150,13 @@ void Builtin<T>::feed(SequenceId sequence, std::span<const int> tokens, Rows row
 template <Scalar T>
 void Builtin<T>::batch(std::span<const Feed> feeds, Rows rows, Logits& out) {
   feeds_.clear();
+  ++batches_;
   for (const Feed& feed : feeds) {
-    KvCache<T>* const fed = &cache(feed.sequence);
-    const auto twice = [&](const CacheFeed<T>& other) { return other.cache == fed; };
-    if (std::ranges::any_of(feeds_, twice)) {
+    feeds_.push_back({&cache(feed.sequence), feed.tokens});
+    if (std::exchange(sequence_of(feed.sequence).last_batch, batches_) == batches_) {
       throw bad_input(
           {"batch", "a sequence twice", "each sequence once", fmt::format("{}", feed.sequence)});
     }
-    feeds_.push_back({fed, feed.tokens});
   }
   cached_.validate(feeds_);
   for (CacheFeed<T>& feed : feeds_) {

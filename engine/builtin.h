@@ -3,6 +3,7 @@
 // kind, for the sequences.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -75,7 +76,8 @@ class Builtin final : public Engine {
   struct Sequence {
     KvCache<T>* cache;
     bool open = true;
-    int next_position = 0;  // one past the last planned one
+    int next_position = 0;        // one past the last planned one
+    std::int64_t last_batch = 0;  // the last one that asked for it
   };
   [[nodiscard]] Sequence& sequence_of(SequenceId sequence);
 
@@ -83,6 +85,7 @@ class Builtin final : public Engine {
   const std::shared_ptr<const Model<T>> model_;
   const Arithmetic arithmetic_;
   const CacheKind kind_;
+  std::int64_t batches_ = 0;    // so far
   const RotaryTables<T> back_;  // negative angles
   Uncached<T> uncached_;
   Observer<T> round_;  // of the full forward's keys and values; empty if nothing is rounded

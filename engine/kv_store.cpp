@@ -47,9 +47,9 @@ AlignedVector<T> guarded(std::ptrdiff_t guard, std::ptrdiff_t scalars) {
 template <Scalar T>
 bool guard_holds(const AlignedVector<T>& storage, std::ptrdiff_t guard) {
   const auto holds = [&](const T* at) {
-    // The first one, and each like the one before it.
-    return at[0] == kPattern<T> &&
-           std::memcmp(at, at + 1, static_cast<std::size_t>(guard - 1) * sizeof(T)) == 0;
+    bool all = true;
+    for (std::ptrdiff_t i = 0; i < guard; ++i) all &= at[i] == kPattern<T>;
+    return all;
   };
   return holds(storage.data()) && holds(storage.data() + storage.size() - guard);
 }

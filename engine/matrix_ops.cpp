@@ -18,8 +18,10 @@ using ArrayMap = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>;
 template <Scalar T>
 using ConstVectorMap = Eigen::Map<const Vector<T>>;
 
-// Up to this many multiply-adds the set-up of a blocked product costs more than the product.
+// Up to this many multiply-adds of kSmallRows rows the set-up of a blocked product costs more than
+// the product, and with more rows it gains nothing.
 constexpr int kSmallProduct = 4096;
+constexpr int kSmallRows = 8;
 
 // Fewer keys than that do not fill the registers of a vectorised reduction.
 constexpr int kVectorisedKeys = 4;
@@ -35,7 +37,8 @@ void product(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias, Vi
     const Eigen::Map<const Vector<T>, 0, Eigen::InnerStride<>> input(
         x.data, x.features, Eigen::InnerStride<>(x.stride));
     row.noalias() = weight.transpose() * input;
-  } else if (std::int64_t{x.rows} * x.features * out.features <= kSmallProduct) {
+  } else if (std::int64_t{std::min(x.rows, kSmallRows)} * x.features * out.features <=
+             kSmallProduct) {
     return row::product(x, weight, bias, out);
   } else {
     to.noalias() = from * weight;

@@ -75,7 +75,9 @@ void Uncached<T>::embed(const TokenBlock& block) {
   if (config.positions == Positions::learned) {
     for (int f = 0; f < config.width; ++f) {
       T* row = x.feature(f);
-      for (int r = 0; r < rows; ++r) row[r] = row[r] + weights_.position(r / block.sequences, f);
+      for (int r = 0; r < rows; ++r) {
+        row[r] = row[r] + weights_.position(positions_[static_cast<std::size_t>(r)], f);
+      }
     }
   }
   observe(Site::input, -1, x);

@@ -33,9 +33,9 @@ struct Case {
   CacheKind cache_kind = {};
   Policy policy = Exact{};
   std::uint64_t seed = 1;  // of the run: signs of the noise floor's perturbations
-  // True: every prefix was computed side by side with its siblings, those that differ in the last
-  // token only, as the walk over a whole vocabulary does. Rounding of whole-matrix products depends
-  // on it.
+  // True: every prefix was computed side by side with others of its length, as the walk over a
+  // whole vocabulary does: its siblings, which differ in the last token only, and children of nodes
+  // beside its parent. Rounding of whole-matrix products depends on it.
   bool siblings = false;
   std::vector<int> tokens;
   Schedule schedule;           // empty: the cached path was not run (only the oracle's causality)

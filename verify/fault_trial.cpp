@@ -10,6 +10,7 @@
 #include "engine/error.h"
 #include "verify/perturb.h"
 #include "verify/replay.h"
+#include "verify/wide_walk.h"
 
 namespace kvcheck {
 namespace {
@@ -26,16 +27,18 @@ std::string_view check_of(Source source) {
                                   : "random-prefixes";
 }
 
-// What a trial adds to a cell from a case.
-void add(TrialCell& cell, const Case& subject, const CaseResult& result) {
+// What a trial adds to a cell from a case of so many tokens; subject() is asked for the first, and
+// for each that is shorter.
+template <typename Subject>
+void add(TrialCell& cell, std::size_t tokens, const CaseResult& result, Subject subject) {
   ++cell.cases;
   if (result.row) {
     cell.max_abs_difference = larger(cell.max_abs_difference, result.row->max_abs_difference);
   }
   if (result.ratio) cell.max_ratio = larger(cell.max_ratio.value_or(0), *result.ratio);
   if (!fails(result.verdict)) return;
-  if (cell.first && cell.first->subject.tokens.size() <= subject.tokens.size()) return;
-  cell.first = CaseRecord{.index = cell.cases - 1, .subject = subject, .result = result};
+  if (cell.first && cell.first->subject.tokens.size() <= tokens) return;
+  cell.first = CaseRecord{.index = cell.cases - 1, .subject = subject(), .result = result};
 }
 
 std::vector<TrialCell> cells_of(const TrialOptions& options) {
@@ -117,9 +120,13 @@ class Trial {
     const std::int64_t before = subject_.trace->changes();
     Bench bench = make_bench(run_.model, setup, options_.seed, factory_);
     if (options_.oracle) bench.noise = options_.oracle->around(std::move(bench.noise), setup);
+    std::vector<Policy> policies{NoiseLimit{}};
+    for (const Judged& by : judged) policies.push_back(by.policy);
+    WideWalk wide({run_.model, setup, options_.seed, factory_, options_.oracle, function,
+                   source.tree, std::move(policies)});
     const auto failure =
         run_probe(function, bench, {.tree = source.tree}, [&](const Measured& measured) {
-          for (const Judged& by : judged) take(by, measured, setup);
+          for (const Judged& by : judged) take(by, measured, setup, wide);
         });
     for (const Judged& by : judged) {
       if (failure) add_broken(by, *failure, setup);
@@ -127,26 +134,36 @@ class Trial {
     }
   }
 
-  void take(const Judged& by, const Measured& measured, const EngineSetup& setup) {
+  void take(const Judged& by, const Measured& measured, const EngineSetup& setup, WideWalk& wide) {
+    const auto subject = [&] {
+      return case_of(by, setup, {measured.tokens.begin(), measured.tokens.end()},
+                     measured.schedule);
+    };
     CaseResult result = judge_case(by.policy, measured, setup.scalar);
-    const Case subject =
-        case_of(by, setup, {measured.tokens.begin(), measured.tokens.end()}, measured.schedule);
-    if (result.mark == Mark::gated) result = run_case(subject, run_.model, factory_).result;
-    add(*by.cell, subject, excused(subject, std::move(result)));
+    if (result.mark == Mark::gated) {
+      const CaseResult* const found = wide.find(by.policy, measured);
+      result = found ? decided(std::move(result), *found)
+                     : run_case(subject(), run_.model, factory_).result;
+    }
+    if (needs_excuse(by.policy, result)) {
+      const CaseResult* const found = wide.find(NoiseLimit{}, measured);
+      const bool excuse = found ? found->verdict == Verdict::agree : excused(subject());
+      if (excuse) result.verdict = Verdict::agree;
+    }
+    add(*by.cell, measured.tokens.size(), result, subject);
   }
 
   // A fault that is said to be equivalent may round otherwise: to the last bit says nothing of it.
   // Its numbers must then agree within the noise floor in the wider scalar.
-  CaseResult excused(Case subject, CaseResult result) const {
-    if (subject_.expected != Expected::equivalent || subject.policy != Policy{Exact{}} ||
-        result.verdict != Verdict::diverge) {
-      return result;
-    }
+  [[nodiscard]] bool needs_excuse(const Policy& policy, const CaseResult& result) const {
+    return subject_.expected == Expected::equivalent && policy == Policy{Exact{}} &&
+           result.verdict == Verdict::diverge;
+  }
+
+  [[nodiscard]] bool excused(Case subject) const {
     subject.policy = NoiseLimit{};
     subject.scalar = ScalarKind::f64;
-    const CaseResult wide = run_case(subject, run_.model, factory_).result;
-    if (wide.verdict == Verdict::agree) result.verdict = Verdict::agree;
-    return result;
+    return run_case(subject, run_.model, factory_).result.verdict == Verdict::agree;
   }
 
   void add_broken(const Judged& by, const ProbeFailure& failure, const EngineSetup& setup) {
@@ -155,8 +172,9 @@ class Trial {
       by.cell->crashed = true;
       return;
     }
-    add(*by.cell, case_of(by, setup, failure.tokens, failure.schedule),
-        {.verdict = Verdict::broken, .mark = Mark::crash, .note = failure.what});
+    add(*by.cell, failure.tokens.size(),
+        {.verdict = Verdict::broken, .mark = Mark::crash, .note = failure.what},
+        [&] { return case_of(by, setup, failure.tokens, failure.schedule); });
   }
 
   void operations() {
@@ -180,7 +198,8 @@ class Trial {
           options_.draw(runner.space(), options_.seed, static_cast<std::uint64_t>(i));
       CaseResult result = runner.run(subject.operations);
       if (result.mark == Mark::gated) result = run_case(subject, run_.model, factory_).result;
-      add(cell, subject, excused(subject, std::move(result)));
+      if (needs_excuse(policy, result) && excused(subject)) result.verdict = Verdict::agree;
+      add(cell, subject.tokens.size(), result, [&] { return subject; });
     }
   }
 

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <optional>
 
 #include "engine/error.h"
 
@@ -24,12 +26,13 @@ bool Scope::enters(int depth, int token) const {
 void PrefixWalk::run(const Scope& scope, const Visitor& visit) {
   scope_ = scope;
   visit_ = &visit;
-  levels_.resize(static_cast<std::size_t>(tree_.depth_max()));
+  levels_.assign(static_cast<std::size_t>(tree_.depth_max()), {});
   path_.clear();
   branch_.stem = 0;
   if (steps_ == CachedSteps::none) return descend(tree_.root(), SequenceId{});
   const SequenceId root = engine_.open();
   descend(tree_.root(), root);
+  let_go(0);
   engine_.close(root);
 }
 
@@ -51,10 +54,33 @@ NoiseFloor PrefixWalk::floor(int n, NoiseMeter& meter, std::uint64_t seed) {
     if (branch_.floors.empty()) meter.floors({branch_.tokens, 1}, {}, seed, branch_.floors);
     level.floors.assign(1, branch_.floors[static_cast<std::size_t>(n - 1)]);
   }
-  if (level.floors.empty()) {
-    meter.floors({level.tokens, level.siblings}, level.uncached, seed, level.floors);
+  if (level.floors.empty()) level.floors.resize(static_cast<std::size_t>(level.siblings));
+  std::optional<NoiseFloor>& floor = level.floors[static_cast<std::size_t>(level.chosen)];
+  if (!floor) measure_siblings(level, meter, seed);
+  return *floor;
+}
+
+// Of the children of one parent, among which the walk is: a walk may end before it comes to others.
+void PrefixWalk::measure_siblings(Level& level, NoiseMeter& meter, std::uint64_t seed) {
+  const auto all = static_cast<std::size_t>(level.siblings);
+  const std::size_t count = std::max<std::size_t>(1, level.family.children);
+  const std::size_t first = static_cast<std::size_t>(level.chosen) / count * count;
+  std::vector<int> tokens;
+  for (std::size_t at = first; at < level.tokens.size(); at += all) {
+    const std::span<const int> row = std::span<const int>(level.tokens).subspan(at, count);
+    tokens.insert(tokens.end(), row.begin(), row.end());
   }
-  return level.floors[static_cast<std::size_t>(level.chosen)];
+  Logits rows{level.uncached.vocabulary, {}};
+  if (!level.uncached.values.empty()) {
+    const std::span<const double> values =
+        std::span<const double>(level.uncached.values)
+            .subspan(first * static_cast<std::size_t>(rows.vocabulary),
+                     count * static_cast<std::size_t>(rows.vocabulary));
+    rows.values.assign(values.begin(), values.end());
+  }
+  std::vector<NoiseFloor> floors;
+  meter.floors({tokens, static_cast<int>(count)}, rows, seed, floors);
+  std::ranges::copy(floors, level.floors.begin() + static_cast<std::ptrdiff_t>(first));
 }
 
 // The path, and what follows it without a branch as far as the walk goes.
@@ -100,37 +126,103 @@ std::span<const double> PrefixWalk::branch_row(int length) {
 // `sequence` holds the prefix of the node.
 void PrefixWalk::descend(const PrefixTree::Node& node, SequenceId sequence) {
   if (static_cast<std::size_t>(node.depth) == levels_.size()) return;
-  levels_[static_cast<std::size_t>(node.depth)].children = tree_.children(node);
+  std::vector<PrefixTree::Child>& children = levels_[static_cast<std::size_t>(node.depth)].children;
+  // Over a whole vocabulary they are the same after every prefix.
+  if (children.empty() || !tree_.whole_vocabulary()) children = tree_.children(node);
   if (tree_.whole_vocabulary()) {
-    descend_together(node, sequence);
+    descend_together(node.depth, sequence);
   } else {
     descend_alone(node, sequence);
   }
 }
 
-// Over a whole vocabulary all children are computed side by side, each on a copy of the parent's
-// sequence.
-void PrefixWalk::descend_together(const PrefixTree::Node& node, SequenceId parent) {
-  Level& level = levels_[static_cast<std::size_t>(node.depth)];
+// Over a whole vocabulary all children are computed side by side, each on a copy of its parent's
+// sequence, and those of several parents at once.
+void PrefixWalk::descend_together(int depth, SequenceId root) {
+  Level& level = levels_[static_cast<std::size_t>(depth)];
   for (std::size_t first = 0; first < level.children.size(); first += kSiblingsMax) {
-    const std::size_t count = std::min(level.children.size() - first, std::size_t{kSiblingsMax});
+    const Family family = family_at(depth, first);
+    const auto siblings = std::span(level.children).subspan(first, family.children);
     const auto entered = [&](const PrefixTree::Child& child) {
-      return scope_.enters(node.depth + 1, child.token);
+      return scope_.enters(depth + 1, child.token);
     };
-    const auto siblings = std::span(level.children).subspan(first, count);
-    if (std::none_of(siblings.begin(), siblings.end(), entered)) continue;
+    const auto first_entered = std::ranges::find_if(siblings, entered);
+    if (first_entered == siblings.end()) continue;
     // Should the engine fail, it failed at the first of them.
-    path_.push_back(std::find_if(siblings.begin(), siblings.end(), entered)->token);
-    compute(level, first, count);
-    if (steps_ == CachedSteps::along) step_together(level, parent);
+    path_.push_back(first_entered->token);
+    if (level.family != family) hold(depth, family, root);
     path_.pop_back();
-    for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t before = (parent_at(depth) - family.parent) * family.children;
+    for (std::size_t i = 0; i < siblings.size(); ++i) {
       if (!entered(siblings[i])) continue;
-      const bool along = steps_ == CachedSteps::along;
-      arrive(level, siblings[i], static_cast<int>(i), along ? level.sequences[i] : SequenceId{});
+      arrive(level, siblings[i], static_cast<int>(before + i), root);
     }
+  }
+}
+
+// The children from `child` on of the node that the walk is at, as many as fit, and where all of
+// them do, those of nodes beside it that begin with the same token: of so many as the walk has
+// passed behind that token, lest one that ends early have computed much for nothing. Which they are
+// depends on the node alone, so that a walk which is restricted to it computes the same.
+PrefixWalk::Family PrefixWalk::family_at(int depth, std::size_t child) const {
+  constexpr auto most = std::size_t{kSiblingsMax};
+  const std::size_t all = levels_[static_cast<std::size_t>(depth)].children.size();
+  const std::size_t children = std::min(all - child, most);
+  if (depth < 2) return {parent_at(depth), 1, child, children, child};
+  const Level& above = levels_[static_cast<std::size_t>(depth - 1)];
+  const std::size_t first = above.family.first;
+  const std::size_t last = first + static_cast<std::size_t>(above.siblings);
+  const std::size_t parent = first + parent_at(depth);
+  const std::size_t fit = std::max<std::size_t>(1, most / all);
+  const std::size_t together = std::bit_floor(std::clamp<std::size_t>(parent, 1, fit));
+  const std::size_t aligned = parent / together * together;
+  const std::size_t begin = std::max(first, aligned);
+  const std::size_t end = std::min(last, aligned + together);
+  return {begin - first, end - begin, child, children, begin * all + child};
+}
+
+// Of the level above, where the walk is.
+std::size_t PrefixWalk::parent_at(int depth) const {
+  if (depth == 0) return 0;
+  return static_cast<std::size_t>(levels_[static_cast<std::size_t>(depth - 1)].chosen);
+}
+
+// What is below are no longer children of what this level holds.
+void PrefixWalk::hold(int depth, const Family& family, SequenceId root) {
+  let_go(depth);
+  Level& level = levels_[static_cast<std::size_t>(depth)];
+  level.family = family;
+  put_together(depth);
+  compute(level);
+  if (steps_ == CachedSteps::along) step_together(depth, root);
+}
+
+void PrefixWalk::let_go(int depth) {
+  for (Level& level : std::span(levels_).subspan(static_cast<std::size_t>(depth))) {
     for (const SequenceId sequence : level.sequences) engine_.close(sequence);
     level.sequences.clear();
+    level.family = {};
+  }
+}
+
+// The tokens of the family's prefixes.
+void PrefixWalk::put_together(int depth) {
+  Level& level = levels_[static_cast<std::size_t>(depth)];
+  const Family& family = level.family;
+  level.siblings = static_cast<int>(family.size());
+  level.tokens.resize(static_cast<std::size_t>(depth + 1) * family.size());
+  auto at = level.tokens.begin();
+  for (int t = 0; t < depth; ++t) {
+    const Level& above = levels_[static_cast<std::size_t>(depth - 1)];
+    const int* const parents = above.tokens.data() + t * above.siblings + family.parent;
+    for (std::size_t p = 0; p < family.parents; ++p) {
+      at = std::fill_n(at, family.children, parents[p]);
+    }
+  }
+  for (std::size_t p = 0; p < family.parents; ++p) {
+    for (std::size_t i = 0; i < family.children; ++i) {
+      *at++ = level.children[family.child + i].token;
+    }
   }
 }
 
@@ -144,9 +236,14 @@ void PrefixWalk::descend_alone(const PrefixTree::Node& node, SequenceId sequence
     if (!scope_.enters(node.depth + 1, child.token)) continue;
     path_.push_back(child.token);
     node_ = child.node;
-    if (static_cast<int>(path_.size()) >= scope_.shortest) compute(level, i, 1);
+    if (static_cast<int>(path_.size()) >= scope_.shortest) {
+      level.siblings = 1;
+      level.tokens = path_;
+      compute(level);
+    }
     const bool along = steps_ == CachedSteps::along;
-    const SequenceId own = along && used ? fed_again() : sequence;
+    const SequenceId own =
+        along && used ? fed_again(std::span(path_).first(path_.size() - 1)) : sequence;
     if (along) {
       engine_.feed(own, std::span(path_).last(1), Rows::all, level.cached);
       require_rows(engine_, level.cached, 1);
@@ -174,16 +271,9 @@ void PrefixWalk::arrive(Level& level, const PrefixTree::Child& child, int chosen
   if (path_.size() < branch_.stem) branch_.stem = 0;
 }
 
-// The oracle's rows of the path with its last token replaced by each of the children's.
-void PrefixWalk::compute(Level& level, std::size_t first, std::size_t count) {
-  level.siblings = static_cast<int>(count);
+// The oracle's rows of the level's tokens.
+void PrefixWalk::compute(Level& level) {
   level.floors.clear();
-  level.tokens.resize(path_.size() * count);
-  auto at = level.tokens.begin();
-  for (const int token : std::span(path_).first(path_.size() - 1)) {
-    at = std::fill_n(at, count, token);
-  }
-  for (std::size_t i = first; i < first + count; ++i) *at++ = level.children[i].token;
   const int length = static_cast<int>(path_.size());
   if (oracle_ == OracleChoice::sampled && !sampled_length(length) && !tree_.leaf(node_)) {
     level.uncached = {};
@@ -197,18 +287,29 @@ void PrefixWalk::compute(Level& level, std::size_t first, std::size_t count) {
     return;
   }
   engine_.full({level.tokens, level.siblings}, Rows::last, level.uncached);
-  require_rows(engine_, level.uncached, count);
+  require_rows(engine_, level.uncached, static_cast<std::size_t>(level.siblings));
 }
 
 // An engine that cannot copy sequences is fed the prefix again for each sibling; one that cannot
 // feed several at once is fed one after the other.
-void PrefixWalk::step_together(Level& level, SequenceId parent) {
+void PrefixWalk::step_together(int depth, SequenceId root) {
+  Level& level = levels_[static_cast<std::size_t>(depth)];
   const Capabilities& can = engine_.hello().can;
   const auto count = static_cast<std::size_t>(level.siblings);
   const std::span<const int> last = std::span<const int>(level.tokens).last(count);
+  std::vector<int> tokens(static_cast<std::size_t>(depth));
+  const auto copy = [&](std::size_t i) {
+    if (can.fork && depth == 0) return engine_.fork(root);
+    if (can.fork) {
+      const std::size_t parent = level.family.parent + i / level.family.children;
+      return engine_.fork(levels_[static_cast<std::size_t>(depth - 1)].sequences[parent]);
+    }
+    for (std::size_t t = 0; t < tokens.size(); ++t) tokens[t] = level.tokens[t * count + i];
+    return fed_again(tokens);
+  };
   feeds_.clear();
   for (std::size_t i = 0; i < count; ++i) {
-    level.sequences.push_back(can.fork ? engine_.fork(parent) : fed_again());
+    level.sequences.push_back(copy(i));
     feeds_.push_back({level.sequences.back(), last.subspan(i, 1)});
   }
   if (can.batch) {
@@ -229,10 +330,10 @@ void PrefixWalk::feed_singly(Logits& out) {
   }
 }
 
-// A sequence that was fed the path up to its last token.
-SequenceId PrefixWalk::fed_again() {
+// A sequence that was fed the tokens one by one.
+SequenceId PrefixWalk::fed_again(std::span<const int> tokens) {
   const SequenceId sequence = engine_.open();
-  for (const int& token : std::span(path_).first(path_.size() - 1)) {
+  for (const int& token : tokens) {
     engine_.feed(sequence, std::span<const int>(&token, 1), Rows::last, row_);
   }
   return sequence;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,7 +19,8 @@
 
 namespace kvcheck {
 
-// Children of a node that are computed side by side at most.
+// Prefixes of one length that are computed side by side at most, over a whole vocabulary: the
+// children of a node, and those of the nodes beside it as far as they fit.
 inline constexpr int kSiblingsMax = 64;
 
 // How the oracle computes its rows of given sequences.
@@ -85,16 +87,29 @@ class PrefixWalk {
   [[nodiscard]] NoiseFloor floor(int n, NoiseMeter& meter, std::uint64_t seed);
 
  private:
-  // What is held for the prefixes of one length: some siblings, side by side.
+  // Some nodes of the level above, and some of the children of each, from `child` on.
+  struct Family {
+    std::size_t parent = 0;
+    std::size_t parents = 0;  // 0: none
+    std::size_t child = 0;
+    std::size_t children = 0;  // of each parent
+    std::size_t first = 0;     // prefixes of this length, of the same first token, before them
+
+    bool operator==(const Family&) const = default;
+    [[nodiscard]] std::size_t size() const { return parents * children; }
+  };
+
+  // What is held for the prefixes of one length: some of them, side by side.
   struct Level {
     std::vector<PrefixTree::Child> children;  // of the node that the walk went on from
+    Family family;                            // whose prefixes are held, parent by parent
     std::vector<int> tokens;                  // [length][siblings]
     int siblings = 0;
-    int chosen = 0;                     // the sibling that the walk is at
-    Logits uncached;                    // [siblings, vocabulary]
-    Logits cached;                      // likewise
-    std::vector<NoiseFloor> floors;     // [siblings], empty until asked for
-    std::vector<SequenceId> sequences;  // [siblings] that hold these prefixes
+    int chosen = 0;                                 // the sibling that the walk is at
+    Logits uncached;                                // [siblings, vocabulary]
+    Logits cached;                                  // likewise
+    std::vector<std::optional<NoiseFloor>> floors;  // [siblings], empty until asked for
+    std::vector<SequenceId> sequences;              // [siblings] that hold these prefixes
   };
 
   // The path, and the way on from it as long as no other leads on: what one forward answers for.
@@ -111,13 +126,19 @@ class PrefixWalk {
   };
 
   void descend(const PrefixTree::Node& node, SequenceId sequence);
-  void descend_together(const PrefixTree::Node& node, SequenceId parent);
+  void descend_together(int depth, SequenceId root);
   void descend_alone(const PrefixTree::Node& node, SequenceId sequence);
-  void compute(Level& level, std::size_t first, std::size_t count);
-  void step_together(Level& level, SequenceId parent);
+  [[nodiscard]] Family family_at(int depth, std::size_t child) const;
+  [[nodiscard]] std::size_t parent_at(int depth) const;
+  void hold(int depth, const Family& family, SequenceId root);
+  void let_go(int depth);
+  void put_together(int depth);
+  void compute(Level& level);
+  void step_together(int depth, SequenceId root);
   void feed_singly(Logits& out);
+  void measure_siblings(Level& level, NoiseMeter& meter, std::uint64_t seed);
   void arrive(Level& level, const PrefixTree::Child& child, int chosen, SequenceId sequence);
-  [[nodiscard]] SequenceId fed_again();
+  [[nodiscard]] SequenceId fed_again(std::span<const int> tokens);
   [[nodiscard]] std::vector<int> way_on() const;
   bool find_branch(int length);
   [[nodiscard]] std::span<const double> branch_row(int length);

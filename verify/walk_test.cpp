@@ -47,12 +47,14 @@ class ScriptedEngine final : public Engine {
       return;
     }
     widest = std::max(widest, block.sequences);
+    blocks.emplace_back();
     for (int b = 0; b < block.sequences; ++b) {
       Tokens tokens;
       for (int t = 0; t < block.length(); ++t) {
         tokens.push_back(block.tokens[static_cast<std::size_t>(t * block.sequences + b)]);
       }
       answer(tokens, 0, out);
+      blocks.back().push_back(tokens);
       computed.push_back(std::move(tokens));
     }
   }
@@ -87,9 +89,10 @@ class ScriptedEngine final : public Engine {
 
   [[nodiscard]] std::size_t still_open() const { return held_.size(); }
 
-  std::vector<Tokens> computed;  // by the oracle, one after the other
-  std::vector<Tokens> whole;     // with all rows, likewise
-  int widest = 0;                // most sequences side by side
+  std::vector<Tokens> computed;             // by the oracle, one after the other
+  std::vector<std::vector<Tokens>> blocks;  // of it, side by side
+  std::vector<Tokens> whole;                // with all rows, likewise
+  int widest = 0;                           // most sequences side by side
   int forked = 0;
   int truncated = 0;
   int batches = 0;
@@ -205,11 +208,34 @@ TEST(PrefixWalk, the_oracle_computes_each_prefix_once_from_its_own_tokens) {
 TEST(PrefixWalk, over_a_vocabulary_siblings_are_copies_that_step_together) {
   ScriptedEngine engine;
   (void)walk(whole(3, 4), engine, Steps::along);
-  EXPECT_EQ(engine.widest, 3);
   EXPECT_EQ(engine.forked, 120);
-  EXPECT_EQ(engine.batches, 40) << "one for each prefix that goes on, and the empty one";
   EXPECT_EQ(engine.fed, 0);
   EXPECT_EQ(engine.truncated, 0);
+}
+
+TEST(PrefixWalk, children_of_several_parents_are_computed_together_as_the_walk_goes_on) {
+  ScriptedEngine engine;
+  (void)walk(whole(8, 4), engine, Steps::along);
+  EXPECT_EQ(engine.widest, 64);
+  // The first tokens; behind each its second ones; third ones after 0, 1, 2 3 and 4 to 7; fourth
+  // ones of the first eight parents likewise, and then of eight at once.
+  EXPECT_EQ(engine.batches, 1 + 8 * (1 + 4 + (4 + 7)));
+  EXPECT_EQ(engine.blocks.size(), static_cast<std::size_t>(engine.batches));
+}
+
+TEST(PrefixWalk, a_restricted_walk_computes_what_is_computed_together_without_it) {
+  for (const int vocabulary : {2, 3, 8, 21, 33}) {
+    const PrefixTree tree = whole(vocabulary, vocabulary < 9 ? 4 : 3);
+    ScriptedEngine all;
+    const std::vector<Tokens> prefixes = walk(tree, all, Steps::none);
+    const std::set blocks(all.blocks.begin(), all.blocks.end());
+    for (std::size_t i = 0; i < prefixes.size(); i += 1 + prefixes.size() / 100) {
+      ScriptedEngine one;
+      (void)walk(tree, one, Steps::none, {.path = prefixes[i], .path_only = true});
+      EXPECT_EQ(one.blocks.size(), prefixes[i].size());
+      for (const auto& block : one.blocks) EXPECT_TRUE(blocks.contains(block)) << i;
+    }
+  }
 }
 
 TEST(PrefixWalk, an_engine_that_cannot_copy_is_fed_each_prefix_again) {
@@ -245,9 +271,9 @@ TEST(PrefixWalk, without_cached_steps_no_sequence_is_opened) {
 
 TEST(PrefixWalk, holds_no_more_sequences_than_siblings_at_every_depth) {
   ScriptedEngine engine;
-  (void)walk(whole(3, 5), engine, Steps::along);
-  EXPECT_LE(engine.most_open, 1U + 3U * 5U);
-  EXPECT_GE(engine.most_open, 3U);
+  (void)walk(whole(2, 12), engine, Steps::along);
+  EXPECT_LE(engine.most_open, 1U + 12U * static_cast<unsigned>(kSiblingsMax));
+  EXPECT_GE(engine.most_open, static_cast<unsigned>(kSiblingsMax));
   ScriptedEngine given;
   std::vector<Tokens> sequences;
   for (int i = 0; i < 64; ++i) sequences.push_back({i % 4, i / 4 % 4, i / 16});
