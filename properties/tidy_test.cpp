@@ -14,6 +14,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 #include <string>
 #include <string_view>
@@ -236,6 +237,32 @@ Complaints tests_of_nothing(const Files& files) {
   return complaints;
 }
 
+// The type that a line begins to define outside of all others; empty if none. What stands in <>
+// is a case of a template.
+string type_defined_in(const string& line) {
+  static const std::regex kType(
+      "^(?:struct|class|enum|enum class) (\\w+)(?: final)?(?: :[^;]*)?(?: \\{.*)?$");
+  std::smatch found;
+  return std::regex_match(line, found, kType) ? found[1].str() : "";
+}
+
+// Two types of one name in headers make what templates do with one of them be done with the other:
+// no compiler and no linker tells.
+Complaints types_of_one_name(const Files& files) {
+  std::map<string, string> first;
+  Complaints complaints;
+  for (const File& file : files) {
+    const auto lines = lines_of(file.text);
+    for (size_t i = 0; is_header(file) && i < lines.size(); ++i) {
+      const string type = type_defined_in(lines[i]);
+      if (type.empty()) continue;
+      const auto [known, is_new] = first.emplace(type, file.path);
+      if (!is_new) complaints.push_back(complaint(file, i + 1, type + " is in " + known->second));
+    }
+  }
+  return complaints;
+}
+
 bool is_any(const File&) { return true; }
 bool is_data(const File& file) { return file.path.ends_with(".json"); }
 bool is_build_file(const File& file) {
@@ -273,6 +300,7 @@ TEST(Tidy, headers_are_guarded) {
 }
 TEST(Tidy, tests_stand_beside_their_code) { EXPECT_THAT(tests_of_nothing(tree()), IsEmpty()); }
 TEST(Tidy, headers_are_included) { EXPECT_THAT(headers_nobody_includes(tree()), IsEmpty()); }
+TEST(Tidy, types_have_names_of_their_own) { EXPECT_THAT(types_of_one_name(tree()), IsEmpty()); }
 TEST(Tidy, sources_are_built) {
   EXPECT_THAT(sources_not_built(tree(), built_sources()), IsEmpty());
 }
@@ -342,6 +370,21 @@ TEST(TidyChecks, unwanted_words) {
   EXPECT_THAT(inexact_flags({"CMakeLists.txt", "add_compile_options(-f" + kFastMath + ")\n"}),
               Not(IsEmpty()));
   EXPECT_THAT(missing_pragma_once({"a.h", kHeading}), Not(IsEmpty()));
+}
+
+TEST(TidyChecks, types_of_one_name) {
+  const File one{"engine/a.h", "struct Shape {\n  struct Inner {};\n};\nclass Other;\n"};
+  for (const char* text : {"struct Shape {};\n", "class Shape final : public Other {\n",
+                           "enum class Shape : std::uint8_t { a, b };\n", "struct Shape\n"}) {
+    EXPECT_THAT(types_of_one_name({one, {"verify/b.h", text}}),
+                ElementsAre("verify/b.h:1: Shape is in engine/a.h"))
+        << text;
+  }
+  for (const char* text : {"class Shape;\n", "struct Shape<float> {\n", "  struct Shape {\n",
+                           "struct Inner {\n", "class Other {\n"}) {
+    EXPECT_THAT(types_of_one_name({one, {"verify/b.h", text}}), IsEmpty()) << text;
+  }
+  EXPECT_THAT(types_of_one_name({one, {"verify/b.cpp", "struct Shape {};\n"}}), IsEmpty());
 }
 
 TEST(TidyChecks, dead_files) {

@@ -33,10 +33,10 @@ int columns_of(Site site, const Config& config) {
 
 // "layer1.key[row R][head H][C]"
 std::string pattern(Site site) {
-  const SiteShape shape = shape_of(site);
+  const IndexParts parts = parts_of(site);
   return fmt::format("{}{}[row R]{}{}{}=VALUE", of_layer(site) ? "layerL." : "", name(site),
-                     shape.key ? "[key K]" : "", shape.head ? "[head H]" : "",
-                     shape.column ? "[C]" : "");
+                     parts.key ? "[key K]" : "", parts.head ? "[head H]" : "",
+                     parts.column ? "[C]" : "");
 }
 
 class Parser {
@@ -114,10 +114,10 @@ class Parser {
   }
 
   void require_just_these(const SetValue& set) const {
-    const SiteShape shape = shape_of(set.site);
+    const IndexParts parts = parts_of(set.site);
     const bool right = of_layer(set.site) == (set.layer >= 0) && set.at.row >= 0 &&
-                       shape.key == (set.at.key >= 0) && shape.head == (set.at.head >= 0) &&
-                       shape.column == (set.at.column >= 0);
+                       parts.key == (set.at.key >= 0) && parts.head == (set.at.head >= 0) &&
+                       parts.column == (set.at.column >= 0);
     if (!right) fail(pattern(set.site));
   }
 
@@ -133,7 +133,7 @@ void require_below(int value, int end, std::string_view what, std::string_view w
 
 }  // namespace
 
-SiteShape shape_of(Site site) {
+IndexParts parts_of(Site site) {
   const bool read = site == Site::cached_key || site == Site::cached_value;
   return {.key = read || of_scores(site),
           .head = of_scores(site) || of_kv_heads(site) || site == Site::query ||
@@ -142,7 +142,7 @@ SiteShape shape_of(Site site) {
 }
 
 int head_columns(Site site, const Config& config) {
-  return shape_of(site).head && shape_of(site).column ? config.head_size : 0;
+  return parts_of(site).head && parts_of(site).column ? config.head_size : 0;
 }
 
 SetValue parse_set_value(std::string_view text, const Config& config, std::string_view where) {

@@ -21,12 +21,12 @@ struct ValueIndex {
 };
 
 // What of a value's index a site has.
-struct SiteShape {
+struct IndexParts {
   bool key;
   bool head;
   bool column;
 };
-[[nodiscard]] SiteShape shape_of(Site site);
+[[nodiscard]] IndexParts parts_of(Site site);
 // How many columns a line of a site has for each head; 0 where it has no heads.
 [[nodiscard]] int head_columns(Site site, const Config& config);
 
