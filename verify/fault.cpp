@@ -21,6 +21,9 @@ struct Seams {
   const FaultParameters at;
   const std::shared_ptr<FaultTrace> trace;
   std::vector<PlannedFeed> feeds = {};  // of the step at hand
+  // What a fault was given, kept for its memory: a run makes millions of these copies.
+  StepPlan plan_before = {};
+  std::vector<T> values_before = {};
 };
 
 template <Scalar T>
@@ -28,19 +31,25 @@ FaultStep step_of(const Seams<T>& seams, const StepPlan& plan) {
   return {seams.config, seams.cache, seams.at, seams.feeds, plan};
 }
 
+// Row by row.
 template <Scalar T>
-std::vector<T> copy_of(const SiteTensor<T>& tensor) {
-  std::vector<T> values;
+void copy_values(const SiteTensor<T>& tensor, std::vector<T>& values) {
+  values.clear();
   for (int r = 0; r < tensor.rows; ++r) {
     for (int c = 0; c < tensor.columns; ++c) values.push_back(tensor.at(r, c));
   }
-  return values;
 }
 
+// To the last bit.
 template <Scalar T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() &&
-         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+bool holds(const SiteTensor<T>& tensor, const std::vector<T>& values) {
+  const T* value = values.data();
+  for (int r = 0; r < tensor.rows; ++r) {
+    for (int c = 0; c < tensor.columns; ++c, ++value) {
+      if (std::memcmp(&tensor.at(r, c), value, sizeof(T)) != 0) return false;
+    }
+  }
+  return true;
 }
 
 int slot_written(const StepPlan& plan, const SlotView& view, std::size_t row) {
@@ -90,9 +99,9 @@ void install_plan(Builtin<T>& engine, const std::shared_ptr<Seams<T>>& seams, Pl
   engine.rewrite_plans([seams, fault](StepPlan& plan, PlannedFeeds feeds) {
     seams->feeds.assign(feeds.begin(), feeds.end());
     if (fault == nullptr) return;
-    const StepPlan before = plan;
+    seams->plan_before = plan;
     fault(plan, step_of(*seams, plan));
-    if (!same_answers(plan, before)) seams->trace->changed();
+    if (!same_answers(plan, seams->plan_before)) seams->trace->changed();
   });
 }
 
@@ -101,9 +110,9 @@ void install_site(Builtin<T>& engine, const std::shared_ptr<Seams<T>>& seams, Si
                   void (*fault)(const SiteTensor<T>&, const FaultStep&)) {
   engine.observe_cached(Observer<T>(
       [&engine, seams, fault](const SiteTensor<T>& tensor) {
-        const std::vector<T> before = copy_of(tensor);
+        copy_values(tensor, seams->values_before);
         fault(tensor, step_of(*seams, engine.plan()));
-        if (!same_bits(before, copy_of(tensor))) seams->trace->changed();
+        if (!holds(tensor, seams->values_before)) seams->trace->changed();
       },
       sites));
 }
@@ -140,7 +149,8 @@ void install_watch(Builtin<T>& engine, const SiteWatch& watch) {
   if (!watch.see) return;
   engine.also_observe_cached(Observer<T>(
       [see = watch.see](const SiteTensor<T>& tensor) {
-        const std::vector<T> values = copy_of(tensor);
+        std::vector<T> values;
+        copy_values(tensor, values);
         see(tensor.site, tensor.layer, {values.begin(), values.end()});
       },
       watch.sites));

@@ -26,8 +26,10 @@ constexpr SiteSet kWritten = SiteSet().with(Site::key).with(Site::value);
 
 template <Scalar T>
 std::vector<T> values_of(const SiteTensor<T>& tensor, int row) {
-  std::vector<T> values;
-  for (int c = 0; c < tensor.columns; ++c) values.push_back(tensor.at(row, c));
+  std::vector<T> values(static_cast<std::size_t>(tensor.columns));
+  for (int c = 0; c < tensor.columns; ++c) {
+    values[static_cast<std::size_t>(c)] = tensor.at(row, c);
+  }
   return values;
 }
 
