@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Matrix arithmetic: whole-matrix products and vectorised reductions, whose order of adding depends
-// on shapes, as in shipped engines: a single row is multiplied by another kernel than a block, a
-// large block by another than a small one. The rest is taken from row arithmetic.
+// on shapes, as in shipped engines: a single row is multiplied by another kernel than a block, and
+// so is a block of few rows by weights that are neither small nor large. The rest is taken from row
+// arithmetic.
 #include "engine/row_ops_impl.h"
 
 namespace kvcheck {
@@ -19,7 +20,8 @@ template <Scalar T>
 using ConstVectorMap = Eigen::Map<const Vector<T>>;
 
 // Up to this many multiply-adds of kSmallRows rows the set-up of a blocked product costs more than
-// the product, and with more rows it gains nothing.
+// the product, and with more rows it gains nothing: small weights are multiplied by the product of
+// row arithmetic however many rows there are.
 constexpr int kSmallProduct = 4096;
 constexpr int kSmallRows = 8;
 

@@ -241,7 +241,8 @@ Complaints tests_of_nothing(const Files& files) {
 // is a case of a template.
 string type_defined_in(const string& line) {
   static const std::regex kType(
-      "^(?:struct|class|enum|enum class) (\\w+)(?: final)?(?: :[^;]*)?(?: \\{.*)?$");
+      "^(?:struct|class|enum|enum class|enum struct) (?:\\[\\[.*\\]\\] |alignas\\(.*\\) "
+      ")?(\\w+)(?: final)?(?: :[^;]*)?(?: \\{.*)?$");
   std::smatch found;
   return std::regex_match(line, found, kType) ? found[1].str() : "";
 }
@@ -252,8 +253,9 @@ Complaints types_of_one_name(const Files& files) {
   std::map<string, string> first;
   Complaints complaints;
   for (const File& file : files) {
+    if (!is_header(file)) continue;
     const auto lines = lines_of(file.text);
-    for (size_t i = 0; is_header(file) && i < lines.size(); ++i) {
+    for (size_t i = 0; i < lines.size(); ++i) {
       const string type = type_defined_in(lines[i]);
       if (type.empty()) continue;
       const auto [known, is_new] = first.emplace(type, file.path);
@@ -375,7 +377,8 @@ TEST(TidyChecks, unwanted_words) {
 TEST(TidyChecks, types_of_one_name) {
   const File one{"engine/a.h", "struct Shape {\n  struct Inner {};\n};\nclass Other;\n"};
   for (const char* text : {"struct Shape {};\n", "class Shape final : public Other {\n",
-                           "enum class Shape : std::uint8_t { a, b };\n", "struct Shape\n"}) {
+                           "enum class Shape : std::uint8_t { a, b };\n", "struct Shape\n",
+                           "struct alignas(64) Shape {\n", "class [[nodiscard]] Shape {\n"}) {
     EXPECT_THAT(types_of_one_name({one, {"verify/b.h", text}}),
                 ElementsAre("verify/b.h:1: Shape is in engine/a.h"))
         << text;

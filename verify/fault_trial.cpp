@@ -121,7 +121,9 @@ class Trial {
     Bench bench = make_bench(run_.model, setup, options_.seed, factory_);
     if (options_.oracle) bench.noise = options_.oracle->around(std::move(bench.noise), setup);
     std::vector<Policy> policies{NoiseLimit{}};
-    for (const Judged& by : judged) policies.push_back(by.policy);
+    for (const Judged& by : judged) {
+      if (std::ranges::count(policies, by.policy) == 0) policies.push_back(by.policy);
+    }
     WideWalk wide({run_.model, setup, options_.seed, factory_, options_.oracle, function,
                    source.tree, std::move(policies)});
     const auto failure =

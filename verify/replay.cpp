@@ -153,6 +153,11 @@ void require_same_model(const Case& subject, const ModelData& model, std::string
     throw bad_input({where, fmt::format("no golden logits of {}", one_line(model.name)),
                      "a folder with golden.f64", "none"});
   }
+  if (const std::int64_t all = PrefixTree::all(model.weights.config).count();
+      subject.siblings && all > kPrefixesMax) {
+    throw bad_input({where, "computed beside siblings, of a whole vocabulary",
+                     fmt::format("at most {} prefixes", kPrefixesMax), fmt::format("{}", all)});
+  }
   const auto tokens = static_cast<std::int64_t>(subject.tokens.size());
   const auto scheduled =
       std::accumulate(subject.schedule.begin(), subject.schedule.end(), std::int64_t{0});

@@ -418,6 +418,20 @@ TEST(Replay, refuses_a_schedule_of_another_length) {
   EXPECT_NO_THROW(require_same_model(subject, model, "token"));
 }
 
+// So many prefixes are not enumerated, and the numbers of those beside a prefix would overflow.
+TEST(Replay, refuses_siblings_of_more_prefixes_than_a_run_takes) {
+  Config config = small_config();
+  config.vocabulary = 33;
+  config.context = 20;
+  const ModelData model = model_of("many", random_model(config, {}, 1));
+  Case subject = case_on(model, {1, 2});
+  EXPECT_NO_THROW(require_same_model(subject, model, "token"));
+  subject.siblings = true;
+  EXPECT_EQ(error_of([&] { require_same_model(subject, model, "token"); }),
+            "token: computed beside siblings, of a whole vocabulary, expected at most 10000000 "
+            "prefixes, got 9223372036854775807");
+}
+
 TEST(Replay, refuses_tokens_that_the_model_cannot_take) {
   const ModelData model = small_model();
   const auto error = [&](std::vector<int> tokens) {

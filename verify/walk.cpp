@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
+#include <stdexcept>
 
 #include "engine/error.h"
 
@@ -152,7 +153,7 @@ void PrefixWalk::descend_together(int depth, SequenceId root) {
     path_.push_back(first_entered->token);
     if (level.family != family) hold(depth, family, root);
     path_.pop_back();
-    const std::size_t before = (parent_at(depth) - family.parent) * family.children;
+    const std::size_t before = (parent_at(depth) - level.family.parent) * family.children;
     for (std::size_t i = 0; i < siblings.size(); ++i) {
       if (!entered(siblings[i])) continue;
       arrive(level, siblings[i], static_cast<int>(before + i), root);
@@ -187,8 +188,23 @@ std::size_t PrefixWalk::parent_at(int depth) const {
   return static_cast<std::size_t>(levels_[static_cast<std::size_t>(depth - 1)].chosen);
 }
 
-// What is below are no longer children of what this level holds.
+// An engine that fails at several parents at once is asked for the one alone that the walk is at:
+// the others are come to later, and which of them it fails at shows then.
 void PrefixWalk::hold(int depth, const Family& family, SequenceId root) {
+  try {
+    fill(depth, family, root);
+  } catch (const std::runtime_error&) {  // Error and EngineError
+    if (family.parents == 1) throw;
+    Family alone = family;
+    alone.parent = parent_at(depth);
+    alone.parents = 1;
+    alone.first += (alone.parent - family.parent) * family.children;
+    fill(depth, alone, root);
+  }
+}
+
+// What is below are no longer children of what this level holds.
+void PrefixWalk::fill(int depth, const Family& family, SequenceId root) {
   let_go(depth);
   Level& level = levels_[static_cast<std::size_t>(depth)];
   level.family = family;

@@ -75,7 +75,8 @@ class PrefixWalk {
 
   void run(const Scope& scope, const Visitor& visit);
 
-  // The prefix that is being visited; after the engine has failed, one that it failed at.
+  // The prefix that is being visited; after the engine has failed, the first of the siblings that
+  // it failed at.
   [[nodiscard]] std::span<const int> prefix() const { return path_; }
   [[nodiscard]] bool leaf() const { return leaf_; }
   // The cached step's row.
@@ -131,6 +132,7 @@ class PrefixWalk {
   [[nodiscard]] Family family_at(int depth, std::size_t child) const;
   [[nodiscard]] std::size_t parent_at(int depth) const;
   void hold(int depth, const Family& family, SequenceId root);
+  void fill(int depth, const Family& family, SequenceId root);
   void let_go(int depth);
   void put_together(int depth);
   void compute(Level& level);

@@ -47,16 +47,19 @@ class ScriptedEngine final : public Engine {
       return;
     }
     widest = std::max(widest, block.sequences);
-    blocks.emplace_back();
+    std::vector<Tokens> block_tokens;
     for (int b = 0; b < block.sequences; ++b) {
       Tokens tokens;
       for (int t = 0; t < block.length(); ++t) {
         tokens.push_back(block.tokens[static_cast<std::size_t>(t * block.sequences + b)]);
       }
       answer(tokens, 0, out);
-      blocks.back().push_back(tokens);
+      if (tokens == fails_at) throw EngineError("out of paper");
+      block_tokens.push_back(tokens);
       computed.push_back(std::move(tokens));
     }
+    block_tokens.push_back({-1});  // to tell it from a batch
+    blocks.insert(std::move(block_tokens));
   }
 
   SequenceId open() override { return add({}); }
@@ -72,12 +75,15 @@ class ScriptedEngine final : public Engine {
   void batch(std::span<const Feed> feeds, Rows, Logits& out) override {
     ++batches;
     out = {2, {}};
+    std::vector<Tokens> fed_tokens;
     for (const Feed& feed : feeds) {
       Tokens& tokens = held_.at(feed.sequence);
       EXPECT_EQ(feed.tokens.size(), 1U);
       tokens.insert(tokens.end(), feed.tokens.begin(), feed.tokens.end());
       answer(tokens, 0.5, out);
+      fed_tokens.push_back(tokens);
     }
+    blocks.insert(std::move(fed_tokens));
   }
 
   void truncate(SequenceId, int) override { ++truncated; }
@@ -89,10 +95,11 @@ class ScriptedEngine final : public Engine {
 
   [[nodiscard]] std::size_t still_open() const { return held_.size(); }
 
-  std::vector<Tokens> computed;             // by the oracle, one after the other
-  std::vector<std::vector<Tokens>> blocks;  // of it, side by side
-  std::vector<Tokens> whole;                // with all rows, likewise
-  int widest = 0;                           // most sequences side by side
+  std::vector<Tokens> computed;          // by the oracle, one after the other
+  std::set<std::vector<Tokens>> blocks;  // what was computed side by side, by either path
+  Tokens fails_at;                       // the oracle does, whatever stands beside it
+  std::vector<Tokens> whole;             // with all rows, likewise
+  int widest = 0;                        // most sequences side by side
   int forked = 0;
   int truncated = 0;
   int batches = 0;
@@ -129,8 +136,14 @@ class ScriptedMeter final : public NoiseMeter {
       }
       return;
     }
+    measured += block.sequences;
     for (int b = 0; b < block.sequences; ++b) {
-      out.push_back({uncached.row(b)[0], static_cast<double>(seed)});
+      Tokens tokens;
+      for (int t = 0; t < block.length(); ++t) {
+        tokens.push_back(block.tokens[static_cast<std::size_t>(t * block.sequences + b)]);
+      }
+      EXPECT_EQ(uncached.row(b)[0], code(tokens));
+      out.push_back({code(tokens), static_cast<double>(seed)});
     }
   }
   void floors(std::span<const LoggedRow>, const Logits&, std::uint64_t, std::vector<NoiseFloor>&,
@@ -139,6 +152,7 @@ class ScriptedMeter final : public NoiseMeter {
   }
 
   int calls = 0;
+  int measured = 0;           // rows of several sequences
   std::vector<Tokens> whole;  // sequences of which it computed every row itself
 };
 
@@ -220,19 +234,18 @@ TEST(PrefixWalk, children_of_several_parents_are_computed_together_as_the_walk_g
   // The first tokens; behind each its second ones; third ones after 0, 1, 2 3 and 4 to 7; fourth
   // ones of the first eight parents likewise, and then of eight at once.
   EXPECT_EQ(engine.batches, 1 + 8 * (1 + 4 + (4 + 7)));
-  EXPECT_EQ(engine.blocks.size(), static_cast<std::size_t>(engine.batches));
 }
 
 TEST(PrefixWalk, a_restricted_walk_computes_what_is_computed_together_without_it) {
-  for (const int vocabulary : {2, 3, 8, 21, 33}) {
-    const PrefixTree tree = whole(vocabulary, vocabulary < 9 ? 4 : 3);
+  for (const int vocabulary : {2, 3, 8, 21, 33, 65}) {
+    const PrefixTree tree = whole(vocabulary, vocabulary < 9 ? 4 : vocabulary < 65 ? 3 : 2);
     ScriptedEngine all;
-    const std::vector<Tokens> prefixes = walk(tree, all, Steps::none);
-    const std::set blocks(all.blocks.begin(), all.blocks.end());
+    const std::vector<Tokens> prefixes = walk(tree, all, Steps::along);
+    const auto& blocks = all.blocks;
     for (std::size_t i = 0; i < prefixes.size(); i += 1 + prefixes.size() / 100) {
       ScriptedEngine one;
-      (void)walk(tree, one, Steps::none, {.path = prefixes[i], .path_only = true});
-      EXPECT_EQ(one.blocks.size(), prefixes[i].size());
+      (void)walk(tree, one, Steps::along, {.path = prefixes[i], .path_only = true});
+      EXPECT_EQ(one.blocks.size(), 2 * prefixes[i].size()) << "of the oracle, and batches";
       for (const auto& block : one.blocks) EXPECT_TRUE(blocks.contains(block)) << i;
     }
   }
@@ -240,18 +253,27 @@ TEST(PrefixWalk, a_restricted_walk_computes_what_is_computed_together_without_it
 
 TEST(PrefixWalk, an_engine_that_cannot_copy_is_fed_each_prefix_again) {
   ScriptedEngine engine(false, true);
-  (void)walk(whole(3, 3), engine, Steps::along);
+  (void)walk(whole(8, 3), engine, Steps::along);
   EXPECT_EQ(engine.forked, 0);
-  EXPECT_EQ(engine.batches, 13);
-  EXPECT_EQ(engine.fed, 9 * 1 + 27 * 2);
+  EXPECT_EQ(engine.widest, 32);
+  EXPECT_EQ(engine.batches, 1 + 8 * (1 + 4));
+  EXPECT_EQ(engine.fed, 64 * 1 + 512 * 2);
 }
 
 TEST(PrefixWalk, an_engine_that_feeds_one_sequence_at_a_time_is_fed_so) {
   ScriptedEngine engine(true, false);
-  (void)walk(whole(3, 3), engine, Steps::along);
-  EXPECT_EQ(engine.forked, 39);
+  (void)walk(whole(8, 3), engine, Steps::along);
+  EXPECT_EQ(engine.forked, 8 + 64 + 512);
   EXPECT_EQ(engine.batches, 0);
-  EXPECT_EQ(engine.fed, 39);
+  EXPECT_EQ(engine.fed, 8 + 64 + 512);
+}
+
+TEST(PrefixWalk, an_engine_that_can_do_neither_is_fed_each_prefix_again_one_by_one) {
+  ScriptedEngine engine(false, false);
+  (void)walk(whole(8, 3), engine, Steps::along);
+  EXPECT_EQ(engine.forked, 0);
+  EXPECT_EQ(engine.batches, 0);
+  EXPECT_EQ(engine.fed, 8 * 1 + 64 * 2 + 512 * 3);
 }
 
 TEST(PrefixWalk, given_sequences_are_fed_and_never_copied_or_rolled_back) {
@@ -348,6 +370,41 @@ TEST(PrefixWalk, measures_floors_once_for_siblings_and_only_when_asked) {
     }
   });
   EXPECT_EQ(meter.calls, 3) << "the first tokens together, and what follows 0 and 1";
+}
+
+TEST(PrefixWalk, measures_floors_of_the_siblings_only_where_more_stand_side_by_side) {
+  ScriptedEngine engine;
+  ScriptedMeter meter;
+  const PrefixTree tree = whole(8, 3);
+  PrefixWalk walk(tree, engine, Steps::none);
+  walk.run({.path = {2, 5}}, [&](PrefixWalk& at) {
+    const int length = static_cast<int>(at.prefix().size());
+    EXPECT_EQ(at.floor(length, meter, 9).floor, code(at.prefix()));
+  });
+  EXPECT_EQ(engine.widest, 32);
+  EXPECT_EQ(meter.calls, 2) << "those of [2 5], and of its children";
+  EXPECT_EQ(meter.measured, 16);
+}
+
+TEST(PrefixWalk, a_failure_is_found_among_those_that_stand_side_by_side) {
+  for (const Steps steps : {Steps::none, Steps::along}) {
+    ScriptedEngine engine;
+    engine.fails_at = {1, 6, 3};
+    const PrefixTree tree = whole(8, 3);
+    PrefixWalk walk(tree, engine, steps);
+    Tokens last;
+    EXPECT_THROW(walk.run({},
+                          [&](PrefixWalk& at) {
+                            last.assign(at.prefix().begin(), at.prefix().end());
+                            EXPECT_EQ(at.reference(static_cast<int>(last.size()))[0], code(last));
+                            if (steps == Steps::along) {
+                              EXPECT_EQ(at.cached()[0], code(last) + 0.5);
+                            }
+                          }),
+                 EngineError);
+    EXPECT_EQ(last, (Tokens{1, 6})) << "all that come before were visited";
+    EXPECT_EQ(Tokens(walk.prefix().begin(), walk.prefix().end()), (Tokens{1, 6, 0}));
+  }
 }
 
 // After a failure the walk tells at which prefix it was, the first one of the siblings.
