@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/error.h"
@@ -21,7 +22,7 @@ namespace {
 
 constexpr EngineSetup kNarrow{ScalarKind::f32, Arithmetic::matrix};
 
-// Wrong by `more` in each answer of two rows, whose first is that of a sequence of one token.
+// Wrong by `more` in the first row of each batch whose first sequence then holds two tokens.
 EngineFactory moved_by(double more) {
   return [more](const ModelData& model, const EngineSetup& setup) {
     Hooks hooks;
@@ -33,6 +34,16 @@ EngineFactory moved_by(double more) {
   };
 }
 
+WideWalk walk_of(const ModelData& model, const PrefixTree& tree, const EngineFactory& factory,
+                 std::vector<Policy> policies) {
+  return WideWalk({.model = model,
+                   .setup = kNarrow,
+                   .factory = factory,
+                   .function = probe_prefixes,
+                   .tree = tree,
+                   .policies = std::move(policies)});
+}
+
 struct Asked {
   std::vector<int> tokens;
   std::optional<CaseResult> found;
@@ -41,12 +52,7 @@ struct Asked {
 // Asks for every case of the probe, in its order.
 std::vector<Asked> ask(const ModelData& model, const EngineFactory& factory) {
   const PrefixTree tree = PrefixTree::all(model.weights.config);
-  WideWalk wide({.model = model,
-                 .setup = kNarrow,
-                 .factory = factory,
-                 .function = probe_prefixes,
-                 .tree = tree,
-                 .policies = {Exact{}, NoiseLimit{}}});
+  WideWalk wide = walk_of(model, tree, factory, {Exact{}, NoiseLimit{}});
   Bench bench = make_bench(model, kNarrow, 1, builtin_engine);
   std::vector<Asked> asked;
   probe_prefixes(bench, {.tree = tree}, [&](const Measured& measured) {
@@ -120,12 +126,7 @@ int left_alone(int context) {
   config.context = context;
   const ModelData model = model_of("longer", random_model(config, {}, 1));
   const PrefixTree tree = PrefixTree::all(config);
-  WideWalk wide({.model = model,
-                 .setup = kNarrow,
-                 .factory = builtin_engine,
-                 .function = probe_prefixes,
-                 .tree = tree,
-                 .policies = {Exact{}}});
+  WideWalk wide = walk_of(model, tree, builtin_engine, {Exact{}});
   const std::vector<int> tokens{0};
   const Schedule schedule{1};
   int alone = 0;
@@ -142,12 +143,7 @@ TEST(WideWalk, leaves_more_cases_to_be_run_alone_the_longer_it_would_take) {
 TEST(WideWalk, knows_its_policies_only) {
   const ModelData model = small_model();
   const PrefixTree tree = PrefixTree::all(model.weights.config);
-  WideWalk wide({.model = model,
-                 .setup = kNarrow,
-                 .factory = builtin_engine,
-                 .function = probe_prefixes,
-                 .tree = tree,
-                 .policies = {Exact{}}});
+  WideWalk wide = walk_of(model, tree, builtin_engine, {Exact{}});
   const Schedule schedule;
   EXPECT_THROW((void)wide.find(NoiseLimit{}, {{}, schedule, {}}), InternalError);
 }
