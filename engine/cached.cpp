@@ -284,24 +284,61 @@ void Cached<T>::place_heads(int layer, View<T> query, View<T> key) {
   rotate(table, config.rotary_pairs, own ? own->key : positions_, config.head_size, key);
 }
 
-// Each row is stored and then attends, before the next one is stored: in a ring that one may take
-// the slot of a row that this one still sees.
+// Each row is stored and then attends, before the next one is stored in the same store: in a ring
+// that one may take the slot of a row that this one still sees.
 template <Scalar T>
 void Cached<T>::attend(int layer, std::span<const CacheFeed<T>> feeds) {
   const View<T> query = query_.view();
-  const View<T> out = attended_.reshape(query.rows, query.features);
-  for (int r = 0; r < query.rows; ++r) {
-    const auto sequence =
-        static_cast<std::size_t>(plan_.rows[static_cast<std::size_t>(r)].sequence);
-    KvStore<T>& store = feeds[sequence].cache->store();
+  attended_.reshape(query.rows, query.features);
+  for (int first = 0; first < query.rows;) {
+    const int count = rows_together(layer, first, feeds);
+    attend_together(layer, first, count, feeds);
+    first += count;
+  }
+}
+
+// How many rows from `first` on see equally many keys, each in a store of its own: their softmax is
+// one. An observer is told row after row.
+template <Scalar T>
+int Cached<T>::rows_together(int layer, int first, std::span<const CacheFeed<T>> feeds) const {
+  const auto store_of = [&](int row) {
+    const int sequence = plan_.rows[static_cast<std::size_t>(row)].sequence;
+    return &feeds[static_cast<std::size_t>(sequence)].cache->store();
+  };
+  if (observer_ != nullptr || store_of(first)->format() != RowFormat::native) return 1;
+  const SlotView& view = view_of(layer);
+  const int rows = static_cast<int>(plan_.rows.size());
+  int last = first + 1;
+  while (last < rows &&
+         plan_.rows[static_cast<std::size_t>(last)].sequence >
+             plan_.rows[static_cast<std::size_t>(last - 1)].sequence &&
+         store_of(last) != store_of(last - 1) && view.of(last).size() == view.of(first).size()) {
+    ++last;
+  }
+  return last - first;
+}
+
+template <Scalar T>
+void Cached<T>::attend_together(int layer, int first, int count,
+                                std::span<const CacheFeed<T>> feeds) {
+  const int heads = model_.config.query_heads;
+  const int keys = static_cast<int>(view_of(layer).of(first).size());
+  const std::ptrdiff_t size = std::ptrdiff_t{heads} * keys;
+  if (std::ssize(scores_) < count * size) scores_.resize(static_cast<std::size_t>(count * size));
+  const auto scores_of = [&](int row) {
+    return View<T>{scores_.data() + (row - first) * size, keys, heads, keys};
+  };
+  seen_values_.clear();
+  for (int r = first; r < first + count; ++r) {
+    const auto sequence = plan_.rows[static_cast<std::size_t>(r)].sequence;
+    KvStore<T>& store = feeds[static_cast<std::size_t>(sequence)].cache->store();
     store_row(layer, r, store);
-    for (int f = 0; f < query.features; ++f) {
-      query_row_[static_cast<std::size_t>(f)] = query.feature(f)[r];
-    }
-    attend_row(layer, r, store);
-    for (int f = 0; f < query.features; ++f) {
-      out.feature(f)[r] = attended_row_[static_cast<std::size_t>(f)];
-    }
+    score_row(layer, r, store, scores_of(r));
+  }
+  ops_.softmax(count * heads, keys, 1, scores_.data());
+  for (int r = first; r < first + count; ++r) {
+    observe_scores(Site::probabilities, layer, r, scores_of(r));
+    mix_row(r, scores_of(r).data, seen_values_[static_cast<std::size_t>(r - first)]);
   }
 }
 
@@ -357,34 +394,45 @@ void Cached<T>::observe_rows(int layer, int row, int keys, int width) {
   }
 }
 
+// `scores`: a feature a query head, a row a key that it sees.
 template <Scalar T>
-void Cached<T>::attend_row(int layer, int row, const KvStore<T>& store) {
+void Cached<T>::score_row(int layer, int row, const KvStore<T>& store, View<T> scores) {
   const Config& config = model_.config;
   const Heads heads{config.query_heads, config.kv_heads, config.head_size};
-  const std::span<const int> slots = view_of(layer).of(row);
-  const int keys = static_cast<int>(slots.size());
-  const auto observe_scores = [&](Site site) {
-    if (observer_ == nullptr) return;
-    (*observer_)({site, layer, row, scores_.data(), heads.query_heads, keys, keys, 1});
-  };
-  if (scores_.size() < slots.size() * static_cast<std::size_t>(heads.query_heads)) {
-    scores_.resize(slots.size() * static_cast<std::size_t>(heads.query_heads));
+  const View<T> query = query_.view();
+  for (int f = 0; f < query.features; ++f) {
+    query_row_[static_cast<std::size_t>(f)] = query.feature(f)[row];
   }
   const auto l = static_cast<std::size_t>(layer);
-  const SeenRows seen = seen_rows(store, plan_.read_store[l], slots);
-  observe_rows(layer, row, keys, store.row());
+  const SeenRows seen = seen_rows(store, plan_.read_store[l], view_of(layer).of(row));
+  observe_rows(layer, row, scores.rows, store.row());
+  seen_values_.push_back(seen.values);
   const T scale = static_cast<T>(plan_.rules[l].score_scale);
-  ops_.cached_scores(heads, query_row_.data(), seen.keys, scale, scores_.data());
-  bias_and_cap(layer, row, keys);
-  observe_scores(Site::scores);
-  ops_.softmax(heads.query_heads, keys, 1, scores_.data());
-  observe_scores(Site::probabilities);
-  ops_.cached_mix(heads, scores_.data(), seen.values, attended_row_.data());
+  ops_.cached_scores(heads, query_row_.data(), seen.keys, scale, scores.data);
+  bias_and_cap(layer, row, scores);
+  observe_scores(Site::scores, layer, row, scores);
+}
+
+template <Scalar T>
+void Cached<T>::mix_row(int row, const T* probabilities, const CachedRows<T>& values) {
+  const Config& config = model_.config;
+  const Heads heads{config.query_heads, config.kv_heads, config.head_size};
+  ops_.cached_mix(heads, probabilities, values, attended_row_.data());
+  const View<T> out = attended_.view();
+  for (int f = 0; f < out.features; ++f) {
+    out.feature(f)[row] = attended_row_[static_cast<std::size_t>(f)];
+  }
+}
+
+template <Scalar T>
+void Cached<T>::observe_scores(Site site, int layer, int row, View<T> scores) const {
+  if (observer_ == nullptr) return;
+  (*observer_)({site, layer, row, scores.data, scores.features, scores.rows, scores.stride, 1});
 }
 
 // Of the scores of one query row, by the layer's rule.
 template <Scalar T>
-void Cached<T>::bias_and_cap(int layer, int row, int keys) {
+void Cached<T>::bias_and_cap(int layer, int row, View<T> scores) {
   const AttentionRule& rule = plan_.rules[static_cast<std::size_t>(layer)];
   if (!rule.slopes.empty()) {
     const RowPositions* own = own_positions_of(layer);
@@ -393,12 +441,9 @@ void Cached<T>::bias_and_cap(int layer, int row, int keys) {
     for (const int key : view_of(layer).positions_of(row)) distances_.push_back(query - key);
     slopes_.clear();
     for (const long double slope : rule.slopes) slopes_.push_back(static_cast<T>(slope));
-    ops_.lower(slopes_, distances_, 1, scores_.data());
+    ops_.lower(slopes_, distances_, 1, scores.data);
   }
-  if (rule.score_cap > 0) {
-    const int count = model_.config.query_heads * keys;
-    ops_.soft_cap({scores_.data(), count, 1, count}, static_cast<T>(rule.score_cap));
-  }
+  if (rule.score_cap > 0) ops_.soft_cap(scores, static_cast<T>(rule.score_cap));
 }
 
 template <Scalar T>

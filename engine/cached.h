@@ -53,8 +53,12 @@ class Cached {
   void place_heads(int layer, View<T> query, View<T> key);
   void attend(int layer, std::span<const CacheFeed<T>> feeds);
   void store_row(int layer, int row, KvStore<T>& store);
-  void attend_row(int layer, int row, const KvStore<T>& store);
-  void bias_and_cap(int layer, int row, int keys);
+  [[nodiscard]] int rows_together(int layer, int first, std::span<const CacheFeed<T>> feeds) const;
+  void attend_together(int layer, int first, int count, std::span<const CacheFeed<T>> feeds);
+  void score_row(int layer, int row, const KvStore<T>& store, View<T> scores);
+  void mix_row(int row, const T* probabilities, const CachedRows<T>& values);
+  void observe_scores(Site site, int layer, int row, View<T> scores) const;
+  void bias_and_cap(int layer, int row, View<T> scores);
   // The rows of the slots that a row sees, decoded if they are not stored as numbers.
   struct SeenRows {
     CachedRows<T> keys;
@@ -95,7 +99,8 @@ class Cached {
   AlignedVector<T> key_row_, value_row_;          // [kv_heads, head_size]
   AlignedVector<T> copied_keys_, copied_values_;  // [visible key][kv_heads, head_size]
   std::vector<int> copied_slots_;                 // 0, 1, 2 ...
-  AlignedVector<T> scores_;                       // [query head][visible key]
+  AlignedVector<T> scores_;                       // [row][query head][visible key]
+  std::vector<CachedRows<T>> seen_values_;        // [rows that attend together]
   std::vector<T> slopes_;                         // [query heads]
   std::vector<std::int64_t> distances_;           // [visible keys]
 };

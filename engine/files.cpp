@@ -126,15 +126,17 @@ OutputFile::~OutputFile() {
   if (fs::is_regular_file(temporary_, ignored)) fs::remove(temporary_, ignored);
 }
 
-void OutputFile::check() const {
-  if (!stream_) throw unwritable(target_, last_error());
+void OutputFile::check() {
+  if (!stream_ && !failed_) failed_ = last_error();
+  if (failed_) throw unwritable(target_, failed_);
 }
 
 void OutputFile::write(std::span<const std::byte> bytes) {
+  if (failed_) return;
   errno = 0;
   stream_.write(reinterpret_cast<const char*>(bytes.data()),
                 static_cast<std::streamsize>(bytes.size()));
-  check();
+  if (!stream_) failed_ = last_error();
 }
 
 void OutputFile::write(std::string_view text) { write(std::as_bytes(std::span(text))); }

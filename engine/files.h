@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "engine/error.h"
 
@@ -62,17 +63,20 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
 
   [[nodiscard]] const std::filesystem::path& target() const { return target_; }
+  // What cannot be written is an Error of finish(): whoever writes down what is found goes on
+  // finding it.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
   void finish();  // everything has reached the operating system
   void commit();
 
  private:
-  void check() const;
+  void check();
 
   std::filesystem::path target_;
   std::filesystem::path temporary_;
   std::ofstream stream_;
+  std::error_code failed_;  // the first
   bool committed_ = false;
 };
 

@@ -47,9 +47,12 @@ AlignedVector<T> guarded(std::ptrdiff_t guard, std::ptrdiff_t scalars) {
 template <Scalar T>
 bool guard_holds(const AlignedVector<T>& storage, std::ptrdiff_t guard) {
   const auto holds = [&](const T* at) {
-    bool all = true;
-    for (std::ptrdiff_t i = 0; i < guard; ++i) all &= at[i] == kPattern<T>;
-    return all;
+    using Bits = typename BitsOf<T>::Type;
+    Bits different = 0;
+    for (std::ptrdiff_t i = 0; i < guard; ++i) {
+      different |= std::bit_cast<Bits>(at[i]) ^ std::bit_cast<Bits>(kPattern<T>);
+    }
+    return different == 0;
   };
   return holds(storage.data()) && holds(storage.data() + storage.size() - guard);
 }

@@ -25,8 +25,12 @@ using ConstVectorMap = Eigen::Map<const Vector<T>>;
 constexpr int kSmallProduct = 4096;
 constexpr int kSmallRows = 8;
 
-// Fewer keys than that do not fill the registers of a vectorised reduction.
-constexpr int kVectorisedKeys = 4;
+// Up to this many multiply-adds of a head the same is true of a product of a matrix and a vector.
+constexpr int kSmallAttention = 256;
+
+// Fewer numbers than that are not reduced side by side.
+template <Scalar T>
+constexpr int kRegister = std::max<int>(4, Eigen::internal::packet_traits<T>::size);
 
 template <Scalar T>
 void product(View<const T> x, const Matrix<T>& weight, const Vector<T>& bias, View<T> out) {
@@ -69,6 +73,9 @@ void scores(Heads heads, BlockShape shape, View<const T> query, View<const T> ke
     return row::scores(heads, shape, query, key, visible, scale, out);
   }
   const int size = heads.head_size;
+  if (size * visible.count() <= kSmallAttention) {
+    return row::scores_of_one<row::Scaled::query>(heads, query, key, visible, scale, out);
+  }
   for (int h = 0; h < heads.query_heads; ++h) {
     const int kv = h / (heads.query_heads / heads.kv_heads);
     const MatrixMap<T> keys(key.feature(kv * size) + visible.first, visible.count(), size,
@@ -80,9 +87,23 @@ void scores(Heads heads, BlockShape shape, View<const T> query, View<const T> ke
   }
 }
 
+// The exponentials of all heads side by side, then a reciprocal instead of a division for each key.
+template <Scalar T>
+void softmax_of_few_keys(int heads, int keys, T* scores) {
+  row::subtract_largest_of_heads(heads, keys, scores);
+  for (int i = 0; i < heads * keys; ++i) scores[i] = row::exponential<T>(scores[i]);
+  for (T* row = scores; row < scores + heads * keys; row += keys) {
+    T sum = T(0);
+    for (int k = 0; k < keys; ++k) sum = sum + row[k];
+    const T reciprocal = T(1) / sum;
+    for (int k = 0; k < keys; ++k) row[k] = row[k] * reciprocal;
+  }
+}
+
 template <Scalar T>
 void softmax(int heads, int keys, int lanes, T* scores) {
-  if (lanes > 1 || keys < kVectorisedKeys) return row::softmax(heads, keys, lanes, scores);
+  if (lanes > 1) return row::softmax(heads, keys, lanes, scores);
+  if (keys < kRegister<T>) return softmax_of_few_keys(heads, keys, scores);
   for (int h = 0; h < heads; ++h) {
     ArrayMap<T> row(scores + h * keys, keys);
     row = (row - row.maxCoeff()).exp();
@@ -109,6 +130,7 @@ void mix(Heads heads, BlockShape shape, const T* probabilities, View<const T> va
 template <Scalar T>
 void cached_scores(Heads heads, const T* query, CachedRows<T> keys, T scale, T* out) {
   const int size = heads.head_size;
+  if (size < kRegister<T>) return row::cached_scores(heads, query, keys, scale, out);
   for (int h = 0; h < heads.query_heads; ++h) {
     const ConstVectorMap<T> q(query + h * size, size);
     const T* base = keys.base + keys.kv_head_of[static_cast<std::size_t>(h)] * size;

@@ -75,9 +75,23 @@ void load_golden(const fs::path& folder, ModelData& data) {
   data.golden = std::make_shared<const GoldenLogits>(read_golden(golden, data.weights.config));
 }
 
+// A file that a user may have meant by its folder.
+std::optional<fs::path> gguf_in(const fs::path& folder) {
+  std::error_code code;
+  for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
+    if (at->path().extension() == ".gguf") return at->path();
+  }
+  return std::nullopt;
+}
+
 // A configuration of kvcheck's own says so, or is told that it should.
 Model<float> load_weights(const fs::path& folder) {
   const fs::path path = folder / "config.json";
+  const auto gguf = gguf_in(folder);
+  if (gguf && !is_there(path)) {
+    throw bad_input({path_text(path), "file", "it, or the name of a .gguf file instead of a folder",
+                     fmt::format("a folder that holds {}", path_text(gguf->filename()))});
+  }
   const std::string text = read_text(path);
   const nlohmann::json object = parse_json(text, path_text(path));
   if (is_hf_config(object)) {

@@ -83,6 +83,14 @@ TEST_F(ModelFolder, without_a_folder_is_an_error) {
             "config.json: model, expected a folder or a .gguf file, got a file");
 }
 
+TEST_F(ModelFolder, of_a_gguf_file_alone_says_that_the_file_is_the_model) {
+  fs::remove(folder / "config.json");
+  write("tiny.gguf", "");
+  EXPECT_EQ(load_error(),
+            "config.json: file, expected it, or the name of a .gguf file instead of a folder, got "
+            "a folder that holds tiny.gguf");
+}
+
 TEST_F(ModelFolder, without_one_of_the_two_files_is_an_error) {
   fs::remove(folder / "model.safetensors");
   EXPECT_EQ(load_error(), "model.safetensors: file, expected a readable regular file, got none");

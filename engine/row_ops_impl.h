@@ -69,15 +69,37 @@ constexpr T reciprocal_factorial(int n) {
   return static_cast<T>(1 / product);
 }
 
-// The terms r^(i - N) / i! from i = N on, Horner's way; by recursion, since a loop would keep the
-// compiler from running the elements of a block side by side.
+// r and its powers of two.
+template <typename T>
+struct Powers {
+  T first;
+  T second = first * first;
+  T fourth = second * second;
+  T eighth = fourth * fourth;
+};
+
+// `Count` terms r^(i - First) / i! from i = First on, halves side by side (Estrin's scheme):
+// Horner's would leave each step waiting for the one before. By recursion, since a loop would keep
+// the compiler from running the elements of a block side by side.
+template <int First, int Count, typename T>
+inline T exponential_terms(const Powers<T>& r) {
+  if constexpr (Count == 1) {
+    return reciprocal_factorial<T>(First);
+  } else {
+    constexpr int half = static_cast<int>(std::bit_ceil(static_cast<unsigned>(Count)) / 2);
+    const T power = half == 1 ? r.first : half == 2 ? r.second : half == 4 ? r.fourth : r.eighth;
+    return exponential_terms<First, half>(r) +
+           power * exponential_terms<First + half, Count - half>(r);
+  }
+}
+
+// The terms r^(i - N) / i! from i = N on. The two largest are added last, so that their sum is
+// rounded about as a sum from the smallest term on would be.
 template <int N, typename T>
 inline T exponential_series(T r) {
-  if constexpr (N == ExpConstants<T>::kTerms) {
-    return reciprocal_factorial<T>(N);
-  } else {
-    return exponential_series<N + 1>(r) * r + reciprocal_factorial<T>(N);
-  }
+  const Powers<T> powers{r};
+  const T rest = exponential_terms<N + 2, ExpConstants<T>::kTerms - N - 1>(powers);
+  return reciprocal_factorial<T>(N) + (r * reciprocal_factorial<T>(N + 1) + powers.second * rest);
 }
 
 template <typename T>
@@ -93,9 +115,11 @@ inline T exponential(T x) {
     const T r = (bounded - whole * C::kLn2High) - whole * C::kLn2Low;
     const T series = exponential_series<0>(r);
     const auto bits = std::bit_cast<typename C::Bits>(shifted);
-    const auto power = static_cast<typename C::Bits>((bits + C::kBias) << C::kMantissa);
-    const T result = series * std::bit_cast<T>(power);
-    return x < C::kLow ? T{0} : (x > C::kHigh ? infinity : result);
+    const auto within = static_cast<typename C::Bits>((bits + C::kBias) << C::kMantissa);
+    // The power of two is chosen instead of the result: a compiler would otherwise do what follows
+    // once for each result, a division for instance, and choose then.
+    const auto power = x > C::kHigh ? std::bit_cast<typename C::Bits>(infinity) : within;
+    return series * std::bit_cast<T>(x < C::kLow ? typename C::Bits{0} : power);
   } else {
     using std::exp;
     return exp(x);
@@ -224,7 +248,7 @@ template <Scalar T>
 void normalize(View<const T> x, const NormWeights<T>& weights, T epsilon, View<T> out) {
   const bool centred = weights.shift.size() > 0;
   const int width = x.features;
-  chunks(x.rows, [&](auto lanes_width, int first) {
+  const auto chunk = [&](auto lanes_width, int first) {
     constexpr int W = decltype(lanes_width)::value;
     using L = Lanes<T, W>;
     L mean = L::Constant(T(0));
@@ -249,7 +273,12 @@ void normalize(View<const T> x, const NormWeights<T>& weights, T epsilon, View<T
       if (centred) y += weights.shift[f];
       lanes<W>(out.feature(f) + first) = y;
     }
-  });
+  };
+  // Wide enough to hide how long a division and a square root take.
+  constexpr int kWide = 16;
+  int first = 0;
+  for (; first + kWide <= x.rows; first += kWide) chunk(Width<kWide>{}, first);
+  chunks(x.rows - first, [&](auto lanes_width, int rest) { chunk(lanes_width, first + rest); });
 }
 
 // Calls work(first, count) for the stretches of elements that lie side by side: the whole block
@@ -330,8 +359,9 @@ void lower(std::span<const T> slopes, std::span<const std::int64_t> distances, i
   }
 }
 
-// Of one sequence: keys side by side.
-template <Scalar T>
+// Of one sequence: keys side by side. The scale is that of the sums, or of the query before.
+enum class Scaled { sum, query };
+template <Scaled kScaled, Scalar T>
 void scores_of_one(Heads heads, View<const T> query, View<const T> key, VisibleTokens visible,
                    T scale, T* out) {
   const int size = heads.head_size;
@@ -341,10 +371,12 @@ void scores_of_one(Heads heads, View<const T> query, View<const T> key, VisibleT
       constexpr int W = decltype(width)::value;
       Lanes<T, W> sum = Lanes<T, W>::Constant(T(0));
       for (int d = 0; d < size; ++d) {
-        sum += lanes<W>(key.feature(kv * size + d) + visible.first + k) *
-               query.feature(h * size + d)[visible.last];
+        T q = query.feature(h * size + d)[visible.last];
+        if constexpr (kScaled == Scaled::query) q = q * scale;
+        sum += lanes<W>(key.feature(kv * size + d) + visible.first + k) * q;
       }
-      lanes<W>(out + k) = sum * scale;
+      if constexpr (kScaled == Scaled::sum) sum = sum * scale;
+      lanes<W>(out + k) = sum;
     });
   }
 }
@@ -352,7 +384,9 @@ void scores_of_one(Heads heads, View<const T> query, View<const T> key, VisibleT
 template <Scalar T>
 void scores(Heads heads, BlockShape shape, View<const T> query, View<const T> key,
             VisibleTokens visible, T scale, T* out) {
-  if (shape.sequences == 1) return scores_of_one(heads, query, key, visible, scale, out);
+  if (shape.sequences == 1) {
+    return scores_of_one<Scaled::sum>(heads, query, key, visible, scale, out);
+  }
   const int lanes_count = shape.sequences;
   const int keys = visible.count();
   for (int h = 0; h < heads.query_heads; ++h) {
@@ -397,16 +431,20 @@ void divide_by_sum(int keys, int lanes_count, T* scores) {
   });
 }
 
-// Of one sequence. The largest is the same in any order; sums are added up key by key, those of
-// several heads side by side.
+// Of one sequence; the largest is the same in any order.
 template <Scalar T>
-void softmax_of_one(int heads, int keys, T* scores) {
-  for (int h = 0; h < heads; ++h) {
-    T* const row = scores + h * keys;
+void subtract_largest_of_heads(int heads, int keys, T* scores) {
+  for (T* row = scores; row < scores + heads * keys; row += keys) {
     T largest = row[0];
     for (int k = 1; k < keys; ++k) largest = largest < row[k] ? row[k] : largest;
     for (int k = 0; k < keys; ++k) row[k] = row[k] - largest;
   }
+}
+
+// Of one sequence. Sums are added up key by key, those of several heads side by side.
+template <Scalar T>
+void softmax_of_one(int heads, int keys, T* scores) {
+  subtract_largest_of_heads(heads, keys, scores);
   for (int i = 0; i < heads * keys; ++i) scores[i] = exponential<T>(scores[i]);
   chunks(heads, [&](auto width, int h) {
     constexpr int W = decltype(width)::value;
@@ -479,17 +517,21 @@ void mix(Heads heads, BlockShape shape, const T* probabilities, View<const T> va
 
 template <Scalar T>
 void cached_scores(Heads heads, const T* query, CachedRows<T> keys, T scale, T* out) {
-  const int size = heads.head_size;
-  for (int h = 0; h < heads.query_heads; ++h) {
-    const T* q = query + h * size;
-    const T* base = keys.base + keys.kv_head_of[static_cast<std::size_t>(h)] * size;
-    for (const int slot : keys.slots) {
-      const T* k = base + slot * keys.stride;
-      T sum = T(0);
-      for (int d = 0; d < size; ++d) sum = sum + q[d] * k[d];
-      *out++ = sum * scale;
+  const auto scores_of_size = [&](auto head_size) {  // the smallest are known to the compiler
+    const int size = head_size;
+    for (int h = 0; h < heads.query_heads; ++h) {
+      const T* q = query + h * size;
+      const T* base = keys.base + keys.kv_head_of[static_cast<std::size_t>(h)] * size;
+      for (const int slot : keys.slots) {
+        const T* k = base + slot * keys.stride;
+        T sum = T(0);
+        for (int d = 0; d < size; ++d) sum = sum + q[d] * k[d];
+        *out++ = sum * scale;
+      }
     }
-  }
+  };
+  if (heads.head_size == 2) return scores_of_size(Width<2>{});
+  scores_of_size(heads.head_size);
 }
 
 template <Scalar T>
@@ -499,14 +541,20 @@ void cached_mix(Heads heads, const T* probabilities, CachedRows<T> values, T* ou
     const T* p = probabilities + static_cast<std::ptrdiff_t>(h * values.slots.size());
     const T* base = values.base + values.kv_head_of[static_cast<std::size_t>(h)] * size;
     T* to = out + h * size;
-    chunks(size, [&](auto width, int d) {
+    const auto dimensions = [&](auto width, int d) {
       constexpr int W = decltype(width)::value;
       Lanes<T, W> sum = Lanes<T, W>::Constant(T(0));
       for (std::size_t i = 0; i < values.slots.size(); ++i) {
         sum += lanes<W>(base + values.slots[i] * values.stride + d) * p[i];
       }
       lanes<W>(to + d) = sum;
-    });
+    };
+    // The smallest heads there are need not go over their keys twice.
+    if (size == 2) {
+      dimensions(Width<2>{}, 0);
+    } else {
+      chunks(size, dimensions);
+    }
   }
 }
 

@@ -65,9 +65,11 @@ void Uncached<T>::embed(const TokenBlock& block) {
   const int rows = block.sequences * block.length();
   const View<T> x = x_.reshape(rows, config.width);
   const T scale = static_cast<T>(config.embedding_scale);
-  positions_.resize(static_cast<std::size_t>(rows));
+  positions_.clear();
+  for (int t = 0; t < block.length(); ++t) {
+    positions_.insert(positions_.end(), static_cast<std::size_t>(block.sequences), t);
+  }
   for (int r = 0; r < rows; ++r) {
-    positions_[static_cast<std::size_t>(r)] = r / block.sequences;
     const int token = block.tokens[static_cast<std::size_t>(r)];
     for (int f = 0; f < config.width; ++f) x.feature(f)[r] = weights_.embedding(token, f) * scale;
   }

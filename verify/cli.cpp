@@ -131,9 +131,10 @@ void define_verify(CLI::App& app, VerifyArguments& to, std::optional<std::uint64
 void define_faults(CLI::App& app, FaultsArguments& to, std::optional<std::uint64_t>& seed) {
   CLI::App& faults =
       *app.add_subcommand("faults", "plant known faults and show which checks see them");
-  faults.add_option("MODEL", to.model,
-                    "besides the smallest model of each fault: bundled name, folder, or "
-                    "gen:FAMILY:SEED (default: chapter8, chapter8-rotary and 20 generated models)");
+  faults.add_option(
+      "MODEL", to.model,
+      "besides the smallest model of each fault: bundled name, folder, .gguf file, or "
+      "gen:FAMILY:SEED (default: chapter8, chapter8-rotary and 20 generated models)");
   faults.add_option("--fault", to.fault, "only these: an id, or a pattern such as pos-*");
   faults.add_option("--checks", to.checks,
                     "only these, joined by commas; own and replicas stand for all of theirs");
@@ -153,8 +154,8 @@ void define_audit(CLI::App& app, AuditArguments& to) {
   CLI::App& audit = *app.add_subcommand("audit", "where a cached run first parts from the oracle");
   audit
       .add_option("SUBJECT", to.subject,
-                  "kv1:... token or case file; with --tokens a model: bundled name, folder, or "
-                  "gen:FAMILY:SEED")
+                  "kv1:... token or case file; with --tokens a model: bundled name, folder, .gguf "
+                  "file, or gen:FAMILY:SEED")
       ->required();
   audit.add_option("--tokens", to.tokens, "ids or words, separated by blanks or commas");
   audit.add_option("--schedule", to.schedule,
@@ -225,8 +226,8 @@ void define_generate(CLI::App& app, GenerateArguments& to, std::optional<std::ui
 void define_cost(CLI::App& app, CostArguments& to) {
   CLI::App& cost = *app.add_subcommand("cost", "the work of decoding and the memory of its cache");
   cost.add_option("MODEL", to.model,
-                  "bundled name, folder, gen:FAMILY:SEED[:contextN], or a folder with a "
-                  "config.json of Hugging Face's form and no weights")
+                  "bundled name, folder, .gguf file, gen:FAMILY:SEED[:contextN], or a folder with "
+                  "a config.json of Hugging Face's form and no weights")
       ->capture_default_str();
   constexpr std::int64_t kMost = 1'000'000'000'000'000'000;
   const std::string whole = "a whole number from 1 to 10^18";
@@ -420,6 +421,16 @@ void print(std::string_view text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   if (written && std::fflush(stdout) == 0) return;
   throw bad_input({"stdout", "cannot be written", "a writable output", std::strerror(errno)});
+}
+
+void print_after(const std::function<void()>& write, std::string_view text) {
+  try {
+    write();
+  } catch (const Error&) {
+    print(text);
+    throw;
+  }
+  print(text);
 }
 
 int run_command_line(int argc, const char* const* argv) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -151,5 +152,8 @@ struct ReportArguments {
 
 // Writes to stdout; throws Error when it cannot be written.
 void print(std::string_view text);
+// Writes files, then the text; the text also where the files cannot be written, whose Error goes on
+// after it: what was found is never lost with them.
+void print_after(const std::function<void()>& write, std::string_view text);
 
 }  // namespace kvcheck

@@ -279,11 +279,11 @@ int run_faults(const FaultsArguments& arguments, const std::vector<std::string>&
   MatrixRecorder recorder(writer, progress);
   const MatrixReport report = run_kill_matrix(options, runs.runs, recorder, stop_requested());
   progress.finish();
-  writer.finish(report);
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  print(matrix_table(report) + "\n" + totals_table(report) + unexpected_text(report) +
-        fmt::format("files: {}\n", path_text(folder)) + last_line(report, seconds));
+  print_after([&] { writer.finish(report); },
+              matrix_table(report) + "\n" + totals_table(report) + unexpected_text(report) +
+                  fmt::format("files: {}\n", path_text(folder)) + last_line(report, seconds));
   const Verdict verdict = report.verdict();
   return verdict == Verdict::agree     ? kExitAgree
          : verdict == Verdict::diverge ? kExitDiverge

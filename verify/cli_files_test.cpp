@@ -23,6 +23,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::Contains;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 using testing::Not;
@@ -226,9 +227,10 @@ TEST(CliFiles, a_stderr_that_takes_nothing_changes_no_exit_code) {
 
 TEST(CliFiles, on_a_full_disk_none_is_half_written) {
   const TestCommand kvcheck(KVCHECK_BINARY);
-  const CommandResult result =
-      kvcheck.run("verify gen:plain:1 --csv full --out run", {.file_bytes_max = 20'000});
+  const CommandResult result = kvcheck.run(
+      "verify gen:plain:1 --operations none --csv full --out run", {.file_bytes_max = 20'000});
   EXPECT_EQ(result.exit_code, kExitUsage) << everything(result);
+  EXPECT_THAT(last_line(result.out), StartsWith("verdict: agree ("));
   EXPECT_EQ(last_line(result.err),
             "kvcheck: run/prefixes.csv: output, expected a place to write to, got file too large");
   EXPECT_THAT(files_in(kvcheck / "run"), ElementsAre("manifest.json"));
@@ -240,6 +242,18 @@ TEST(CliFiles, on_a_disk_without_room_for_the_manifest_there_are_none) {
   EXPECT_EQ(complaint(result),
             "run/manifest.json: output, expected a place to write to, got file too large");
   EXPECT_THAT(files_in(kvcheck / "run"), SizeIs(0));
+}
+
+TEST(CliFiles, that_cannot_be_written_at_the_end_do_not_hide_what_was_found) {
+  const TestCommand kvcheck(KVCHECK_BINARY);
+  for (const std::string command :
+       {"verify gen:one-token:1 --no-stored", "faults gen:one-token:1 --fault pos-decode-reset"}) {
+    const CommandResult result = kvcheck.run(command + " --out run", {.file_bytes_max = 1'500});
+    EXPECT_EQ(result.exit_code, kExitUsage) << everything(result);
+    EXPECT_THAT(last_line(result.out), StartsWith("verdict: ")) << everything(result);
+    EXPECT_THAT(last_line(result.err), EndsWith("got file too large"));
+    fs::remove_all(kvcheck / "run");
+  }
 }
 
 // ---- Signals

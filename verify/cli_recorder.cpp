@@ -114,9 +114,18 @@ void Recorder::on_record(const CaseRecord& record) {
   const std::string key = check_of(record);
   const auto same = [&](const auto& first) { return first.first == key; };
   if (std::ranges::none_of(first_, same)) first_.push_back({key, record});
-  if (record.result.verdict == Verdict::gave_up || filed_ == kFailuresFiled) return;
-  ++filed_;
-  writer_.add_failure(failure_json(record));
+  if (record.result.verdict != Verdict::gave_up && filed_ < kFailuresFiled) file(record);
+}
+
+// As with keeping them, see below.
+void Recorder::file(const CaseRecord& record) {
+  try {
+    writer_.add_failure(failure_json(record));
+    ++filed_;
+  } catch (const Error& error) {
+    filed_ = kFailuresFiled;
+    progress_.say(fmt::format("kvcheck: failures get no files: {}\n", error.what()));
+  }
 }
 
 std::string Recorder::first_failures() const {

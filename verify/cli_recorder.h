@@ -32,6 +32,7 @@ class Recorder final : public RunListener {
   [[nodiscard]] std::string first_failures() const;
 
  private:
+  void file(const CaseRecord& record);
   void keep(const Case& subject);
   [[nodiscard]] std::string failure_text(const CaseRecord& record) const;
 

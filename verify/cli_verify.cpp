@@ -240,12 +240,13 @@ int run_verify(const VerifyArguments& arguments, const std::vector<std::string>&
     result.verdict = worst(result.verdict, Verdict::gave_up);
   }
   const RunSummary summary = run_summary(result);
-  writer.finish(summary);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  print(check_table(table_rows(result, runs)) + published(result, runs) + oracle_text(result) +
-        blank_text(blank) + invariants_text(summary.compared.invariants) +
-        coverage_text(result.checks) + loss_text(result.checks) + recorder.first_failures() +
-        fmt::format("files: {}\n", path_text(folder)) + last_line(result, summary, seconds));
+  print_after(
+      [&] { writer.finish(summary); },
+      check_table(table_rows(result, runs)) + published(result, runs) + oracle_text(result) +
+          blank_text(blank) + invariants_text(summary.compared.invariants) +
+          coverage_text(result.checks) + loss_text(result.checks) + recorder.first_failures() +
+          fmt::format("files: {}\n", path_text(folder)) + last_line(result, summary, seconds));
   const int code = exit_code(result.verdict);
   return code == kExitAgree && result.interrupted ? kExitGaveUp : code;
 }

@@ -19,21 +19,33 @@ struct Judged {
   Judgement judgement;
 };
 
-std::optional<Judged> find_worst(const Policy& policy, const Measured& measured,
-                                 ScalarKind scalar) {
-  std::optional<Judged> found;
+// Of several rows; the first of equals.
+std::size_t find_worst_row(const Policy& policy, std::span<const MeasuredRow> rows,
+                           ScalarKind scalar) {
+  std::size_t found = 0;
+  Verdict verdict{};
   double size = 0;
-  for (std::size_t i = 0; i < measured.rows.size(); ++i) {
-    const MeasuredRow& row = measured.rows[i];
-    const Judgement judgement = judge(policy, row.comparison, row.floor, scalar);
-    const double now = size_of(policy, judgement.ratio, row.comparison.max_abs_difference);
-    const bool worse = !found || judgement.verdict > found->judgement.verdict ||
-                       (judgement.verdict == found->judgement.verdict && now > size);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const Judgement judgement = judge(policy, rows[i].comparison, rows[i].floor, scalar);
+    const double now = size_of(policy, judgement.ratio, rows[i].comparison.max_abs_difference);
+    const bool worse =
+        i == 0 || judgement.verdict > verdict || (judgement.verdict == verdict && now > size);
     if (!worse) continue;
-    found = Judged{i, judgement};
+    found = i;
+    verdict = judgement.verdict;
     size = now;
   }
   return found;
+}
+
+std::optional<Judged> find_worst(const Policy& policy, const Measured& measured,
+                                 ScalarKind scalar) {
+  if (measured.rows.empty()) return std::nullopt;
+  // Most cases have one row.
+  const std::size_t at =
+      measured.rows.size() == 1 ? 0 : find_worst_row(policy, measured.rows, scalar);
+  const MeasuredRow& row = measured.rows[at];
+  return Judged{at, judge(policy, row.comparison, row.floor, scalar)};
 }
 
 }  // namespace
