@@ -27,7 +27,7 @@ check-format: build/setup-lint.stamp ## compare the sources with .clang-format
 	find $(FOLDERS) -name '*.h' -o -name '*.cpp' | xargs clang-format --dry-run -Werror
 
 lint: check-format build/setup-build.stamp ## check-format, then clang-tidy
-	@# Nothing precompiled: a missing #include shows here.
+	@# Libraries without precompiled headers: a missing #include shows here.
 	cmake --preset release -B build/lint -DKVCHECK_PCH=OFF >/dev/null
 	run-clang-tidy -quiet -j $(JOBS) -p build/lint
 

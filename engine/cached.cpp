@@ -298,7 +298,8 @@ void Cached<T>::attend(int layer, std::span<const CacheFeed<T>> feeds) {
 }
 
 // How many rows from `first` on see equally many keys, each in a store of its own: their softmax is
-// one. An observer is told row after row.
+// one. Sequences that are fed together have a store each, or all of them share one; rows that are
+// decoded into a copy use the same copy. An observer is told row after row.
 template <Scalar T>
 int Cached<T>::rows_together(int layer, int first, std::span<const CacheFeed<T>> feeds) const {
   const auto store_of = [&](int row) {
@@ -328,7 +329,7 @@ void Cached<T>::attend_together(int layer, int first, int count,
   const auto scores_of = [&](int row) {
     return View<T>{scores_.data() + (row - first) * size, keys, heads, keys};
   };
-  seen_values_.clear();
+  seen_.clear();
   for (int r = first; r < first + count; ++r) {
     const auto sequence = plan_.rows[static_cast<std::size_t>(r)].sequence;
     KvStore<T>& store = feeds[static_cast<std::size_t>(sequence)].cache->store();
@@ -338,7 +339,7 @@ void Cached<T>::attend_together(int layer, int first, int count,
   ops_.softmax(count * heads, keys, 1, scores_.data());
   for (int r = first; r < first + count; ++r) {
     observe_scores(Site::probabilities, layer, r, scores_of(r));
-    mix_row(r, scores_of(r).data, seen_values_[static_cast<std::size_t>(r - first)]);
+    mix_row(r, scores_of(r).data, seen_[static_cast<std::size_t>(r - first)].values);
   }
 }
 
@@ -404,9 +405,9 @@ void Cached<T>::score_row(int layer, int row, const KvStore<T>& store, View<T> s
     query_row_[static_cast<std::size_t>(f)] = query.feature(f)[row];
   }
   const auto l = static_cast<std::size_t>(layer);
-  const SeenRows seen = seen_rows(store, plan_.read_store[l], view_of(layer).of(row));
+  const SeenRows& seen =
+      seen_.emplace_back(seen_rows(store, plan_.read_store[l], view_of(layer).of(row)));
   observe_rows(layer, row, scores.rows, store.row());
-  seen_values_.push_back(seen.values);
   const T scale = static_cast<T>(plan_.rules[l].score_scale);
   ops_.cached_scores(heads, query_row_.data(), seen.keys, scale, scores.data);
   bias_and_cap(layer, row, scores);

@@ -100,7 +100,7 @@ class Cached {
   AlignedVector<T> copied_keys_, copied_values_;  // [visible key][kv_heads, head_size]
   std::vector<int> copied_slots_;                 // 0, 1, 2 ...
   AlignedVector<T> scores_;                       // [row][query head][visible key]
-  std::vector<CachedRows<T>> seen_values_;        // [rows that attend together]
+  std::vector<SeenRows> seen_;                    // [rows that attend together]
   std::vector<T> slopes_;                         // [query heads]
   std::vector<std::int64_t> distances_;           // [visible keys]
 };

@@ -181,6 +181,65 @@ TYPED_TEST(CachedOf, a_batch_of_unequal_feeds_is_each_of_them_alone) {
   }
 }
 
+// One token for each of many sequences, all but one of which hold equally many rows.
+template <typename T>
+struct Equals {
+  Equals(const Model<T>& model, Arithmetic arithmetic, int held, int count)
+      : decoder(model, arithmetic) {
+    for (int s = 0; s < count; ++s) {
+      const auto index = static_cast<std::uint64_t>(s);
+      KvCache<T>& cache = decoder.open();
+      const int rows = s == 9 ? 1 : held;
+      (void)decoder.feed(cache, random_tokens(model.config.vocabulary, rows, 8, index));
+      tokens.push_back(random_tokens(model.config.vocabulary, 1, 9, index));
+      feeds.push_back({&cache, tokens.back()});
+    }
+  }
+
+  Decoder<T> decoder;
+  std::deque<Tokens> tokens;
+  std::vector<CacheFeed<T>> feeds;
+};
+
+TYPED_TEST(CachedOf, rows_that_see_equally_many_keys_are_each_of_them_alone) {
+  for (const Family& family : families()) {
+    const Model<TypeParam> model = cast<TypeParam>(generate_model(family, 3));
+    if (model.config.context < 3) continue;
+    const int held = std::min(model.config.context - 1, 9);
+    Equals<TypeParam> together(model, Arithmetic::row, held, 19);
+    Equals<TypeParam> alone(model, Arithmetic::row, held, 19);
+    const auto found = together.decoder.feed(together.feeds);
+    std::vector<TypeParam> expected;
+    for (const auto& one : alone.feeds) {
+      const auto rows = alone.decoder.feed({one});
+      expected.insert(expected.end(), rows.values.begin(), rows.values.end());
+    }
+    EXPECT_TRUE(same_bits<TypeParam>(found.values, expected)) << family.id;
+  }
+}
+
+// It is told row after row, where rows otherwise attend together.
+TYPED_TEST(CachedOf, an_observer_that_does_nothing_changes_no_bit_of_a_batch) {
+  int compared = 0;
+  for (const Family& family : families()) {
+    const Model<TypeParam> model = cast<TypeParam>(generate_model(family, 3));
+    for (const int held : {1, 3, 4, 6, 8, 12, 16}) {
+      if (held >= model.config.context) continue;
+      for (const Arithmetic arithmetic : kBoth) {
+        Equals<TypeParam> plain(model, arithmetic, held, 5);
+        Equals<TypeParam> observed(model, arithmetic, held, 5);
+        const Observer<TypeParam> nothing = [](const SiteTensor<TypeParam>&) {};
+        LogitRows<TypeParam> seen;
+        copy_rows(observed.decoder.cached.feed(observed.feeds, Rows::all, &nothing), seen);
+        EXPECT_TRUE(same_bits<TypeParam>(plain.decoder.feed(plain.feeds).values, seen.values))
+            << family.id << ", " << held << " rows, " << name(arithmetic);
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 20);
+}
+
 TYPED_TEST(CachedOf, the_last_rows_are_those_of_each_feed) {
   const Model<TypeParam> model = cast<TypeParam>(generate_model("gen:deep:1"));
   Batch<TypeParam> batch(model, Arithmetic::row);

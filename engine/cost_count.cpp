@@ -125,12 +125,12 @@ void mix(Heads heads, BlockShape shape, const Counted* probabilities, View<const
        [&] { rows().mix(heads, shape, probabilities, value, visible, out); });
 }
 
-void cached_scores(Heads heads, const Counted* query, CachedRows<Counted> keys, Counted scale,
-                   Counted* out) {
+void cached_scores(Heads heads, const Counted* query, const CachedRows<Counted>& keys,
+                   Counted scale, Counted* out) {
   note(nullptr, &Work::attention, [&] { rows().cached_scores(heads, query, keys, scale, out); });
 }
 
-void cached_mix(Heads heads, const Counted* probabilities, CachedRows<Counted> values,
+void cached_mix(Heads heads, const Counted* probabilities, const CachedRows<Counted>& values,
                 Counted* out) {
   note(nullptr, &Work::attention, [&] { rows().cached_mix(heads, probabilities, values, out); });
 }

@@ -168,6 +168,18 @@ TEST(OutputFile, a_full_disk_is_an_error_and_leaves_nothing) {
   EXPECT_EQ(files_in(folder), 0U);
 }
 
+TEST(OutputFile, keeps_its_first_error_until_it_is_finished) {
+  const TemporaryFolder folder;
+  OutputFile file(folder / "f");
+  {
+    const DiskFull full(1000);
+    EXPECT_NO_THROW(file.write(std::string(100'000, 'x')));
+  }
+  EXPECT_NO_THROW(file.write("there is room again"));
+  EXPECT_EQ(error_in(folder, [&] { file.finish(); }),
+            "f: output, expected a place to write to, got file too large");
+}
+
 TEST(OutputFile, a_full_disk_is_noticed_for_the_last_bytes_too) {
   const TemporaryFolder folder;
   EXPECT_EQ(error_in(folder,

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Matrix arithmetic: whole-matrix products and vectorised reductions, whose order of adding depends
 // on shapes, as in shipped engines: a single row is multiplied by another kernel than a block, and
-// so is a block of few rows by weights that are neither small nor large. The rest is taken from row
-// arithmetic.
+// so is a block of few rows by weights that are neither small nor large; few keys are summed and
+// divided by in another way than many, small attentions scored in another way than large ones. The
+// rest, and what is too small for a difference, is taken from row arithmetic. Nothing depends on an
+// address.
 #include "engine/row_ops_impl.h"
 
 namespace kvcheck {
@@ -28,7 +30,7 @@ constexpr int kSmallRows = 8;
 // Up to this many multiply-adds of a head the same is true of a product of a matrix and a vector.
 constexpr int kSmallAttention = 256;
 
-// Fewer numbers than that are not reduced side by side.
+// Fewer numbers than that do not fill a register, and Eigen takes them one by one.
 template <Scalar T>
 constexpr int kRegister = std::max<int>(4, Eigen::internal::packet_traits<T>::size);
 
@@ -92,23 +94,42 @@ template <Scalar T>
 void softmax_of_few_keys(int heads, int keys, T* scores) {
   row::subtract_largest_of_heads(heads, keys, scores);
   for (int i = 0; i < heads * keys; ++i) scores[i] = row::exponential<T>(scores[i]);
-  for (T* row = scores; row < scores + heads * keys; row += keys) {
+  for (T* head = scores; head < scores + heads * keys; head += keys) {
     T sum = T(0);
-    for (int k = 0; k < keys; ++k) sum = sum + row[k];
+    for (int k = 0; k < keys; ++k) sum = sum + head[k];
     const T reciprocal = T(1) / sum;
-    for (int k = 0; k < keys; ++k) row[k] = row[k] * reciprocal;
+    for (int k = 0; k < keys; ++k) head[k] = head[k] * reciprocal;
   }
+}
+
+// Sums of as many keys as are taken together, added up at the end. Not a sum of Eigen's, which
+// begins at an aligned address: the same scores must give the same wherever they lie.
+template <Scalar T>
+void softmax_of_head(int keys, T* scores) {
+  constexpr int kTogether = 8;
+  const T largest = ArrayMap<T>(scores, keys).maxCoeff();
+  row::Lanes<T, kTogether> sums = row::Lanes<T, kTogether>::Zero();
+  T rest = T(0);
+  row::chunks(keys, [&](auto width, int k) {
+    constexpr int W = decltype(width)::value;
+    auto some = row::lanes<W>(scores + k);
+    some = (some - largest).exp();
+    if constexpr (W == kTogether) {
+      sums += some;
+    } else {
+      rest += some.sum();
+    }
+  });
+  const T sum = sums.sum() + rest;
+  row::chunks(keys,
+              [&](auto width, int k) { row::lanes<decltype(width)::value>(scores + k) /= sum; });
 }
 
 template <Scalar T>
 void softmax(int heads, int keys, int lanes, T* scores) {
   if (lanes > 1) return row::softmax(heads, keys, lanes, scores);
   if (keys < kRegister<T>) return softmax_of_few_keys(heads, keys, scores);
-  for (int h = 0; h < heads; ++h) {
-    ArrayMap<T> row(scores + h * keys, keys);
-    row = (row - row.maxCoeff()).exp();
-    row /= row.sum();
-  }
+  for (int h = 0; h < heads; ++h) softmax_of_head(keys, scores + h * keys);
 }
 
 template <Scalar T>
@@ -128,7 +149,7 @@ void mix(Heads heads, BlockShape shape, const T* probabilities, View<const T> va
 }
 
 template <Scalar T>
-void cached_scores(Heads heads, const T* query, CachedRows<T> keys, T scale, T* out) {
+void cached_scores(Heads heads, const T* query, const CachedRows<T>& keys, T scale, T* out) {
   const int size = heads.head_size;
   if (size < kRegister<T>) return row::cached_scores(heads, query, keys, scale, out);
   for (int h = 0; h < heads.query_heads; ++h) {

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <span>
 #include <system_error>
@@ -75,20 +76,23 @@ void load_golden(const fs::path& folder, ModelData& data) {
   data.golden = std::make_shared<const GoldenLogits>(read_golden(golden, data.weights.config));
 }
 
-// A file that a user may have meant by its folder.
+// A file that a user may have meant by its folder: the first by name.
 std::optional<fs::path> gguf_in(const fs::path& folder) {
+  std::set<fs::path> found;
   std::error_code code;
   for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
-    if (at->path().extension() == ".gguf") return at->path();
+    std::error_code ignored;
+    if (at->path().extension() == ".gguf" && at->is_regular_file(ignored)) found.insert(*at);
   }
-  return std::nullopt;
+  if (found.empty()) return std::nullopt;
+  return *found.begin();
 }
 
 // A configuration of kvcheck's own says so, or is told that it should.
 Model<float> load_weights(const fs::path& folder) {
   const fs::path path = folder / "config.json";
-  const auto gguf = gguf_in(folder);
-  if (gguf && !is_there(path)) {
+  const auto gguf = is_there(path) ? std::nullopt : gguf_in(folder);
+  if (gguf) {
     throw bad_input({path_text(path), "file", "it, or the name of a .gguf file instead of a folder",
                      fmt::format("a folder that holds {}", path_text(gguf->filename()))});
   }

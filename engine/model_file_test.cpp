@@ -86,6 +86,8 @@ TEST_F(ModelFolder, without_a_folder_is_an_error) {
 TEST_F(ModelFolder, of_a_gguf_file_alone_says_that_the_file_is_the_model) {
   fs::remove(folder / "config.json");
   write("tiny.gguf", "");
+  write("zebra.gguf", "");
+  fs::create_directory(folder / "a.gguf");
   EXPECT_EQ(load_error(),
             "config.json: file, expected it, or the name of a .gguf file instead of a folder, got "
             "a folder that holds tiny.gguf");

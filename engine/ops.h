@@ -77,8 +77,8 @@ struct Ops {
 
   // Attention of one query row over cached rows: query and out [query_heads, head_size] contiguous,
   // scores and probabilities [query head][visible key].
-  void (*cached_scores)(Heads heads, const T* query, CachedRows<T> keys, T scale, T* scores);
-  void (*cached_mix)(Heads heads, const T* probabilities, CachedRows<T> values, T* out);
+  void (*cached_scores)(Heads heads, const T* query, const CachedRows<T>& keys, T scale, T* scores);
+  void (*cached_mix)(Heads heads, const T* probabilities, const CachedRows<T>& values, T* out);
 };
 
 template <Scalar T>

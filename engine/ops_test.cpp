@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "engine/random.h"
+#include "engine/row_ops_impl.h"
 #include "engine/test_support.h"
 
 namespace kvcheck {
@@ -427,15 +428,64 @@ TYPED_TEST(BothOps, softmax_does_not_overflow_wherever_the_largest_score_stands)
   }
 }
 
+TYPED_TEST(BothOps, softmax_does_not_depend_on_where_its_scores_lie) {
+  using T = TypeParam;
+  Draw draw{.seed = 13};
+  for (int keys = 1; keys <= 40; ++keys) {
+    const AlignedVector<T> scores = sixteenths<T>(keys, 50, draw);
+    for (const Arithmetic arithmetic : {Arithmetic::row, Arithmetic::matrix}) {
+      AlignedVector<T> expected = scores;
+      ops_for<T>(arithmetic).softmax(1, keys, 1, expected.data());
+      for (std::size_t offset = 1; offset < 16; ++offset) {
+        AlignedVector<T> room(scores.size() + offset);
+        std::ranges::copy(scores, room.begin() + static_cast<std::ptrdiff_t>(offset));
+        ops_for<T>(arithmetic).softmax(1, keys, 1, room.data() + offset);
+        room.erase(room.begin(), room.begin() + static_cast<std::ptrdiff_t>(offset));
+        ASSERT_EQ(room, expected) << keys << " keys at " << offset << ", " << name(arithmetic);
+      }
+    }
+  }
+}
+
+template <typename T>
+void expect_an_exponential() {
+  using Constants = row::ExpConstants<T>;
+  constexpr T infinity = std::numeric_limits<T>::infinity();
+  EXPECT_EQ(row::exponential<T>(-infinity), T(0));
+  EXPECT_EQ(row::exponential<T>(std::nextafter(Constants::kLow, -infinity)), T(0));
+  EXPECT_TRUE(std::isnormal(row::exponential<T>(Constants::kLow)));
+  EXPECT_TRUE(std::isfinite(row::exponential<T>(Constants::kHigh)));
+  EXPECT_EQ(row::exponential<T>(std::nextafter(Constants::kHigh, infinity)), infinity);
+  EXPECT_EQ(row::exponential<T>(infinity), infinity);
+  EXPECT_TRUE(std::isnan(row::exponential<T>(kNaN<T>)));
+  EXPECT_EQ(row::exponential<T>(T(0)), T(1));
+  Draw draw{.seed = 14};
+  for (int i = 0; i < 20'000; ++i) {
+    const T x = static_cast<T>((i % 2 == 0 ? 1 : 20) * draw.next_normal());
+    ASSERT_LE(relative_error(row::exponential<T>(x), std::exp(static_cast<long double>(x))),
+              T(1.5) * kEpsilon<T>)
+        << x;
+  }
+}
+
+TEST(Exponential, is_right_to_its_last_bit_but_one_and_ends_at_its_limits) {
+  expect_an_exponential<float>();
+  expect_an_exponential<double>();
+}
+
 TYPED_TEST(BothOps, softmax_of_a_nan_is_nan_for_its_head_only) {
   using T = TypeParam;
   for (const Arithmetic arithmetic : {Arithmetic::row, Arithmetic::matrix}) {
-    for (int at = 0; at < 9; ++at) {
-      AlignedVector<T> scores(18, T(2));
-      scores[static_cast<std::size_t>(at)] = kNaN<T>;
-      ops_for<T>(arithmetic).softmax(2, 9, 1, scores.data());
-      for (std::size_t i = 0; i < 9; ++i) EXPECT_TRUE(std::isnan(scores[i])) << at << " " << i;
-      for (std::size_t i = 9; i < 18; ++i) EXPECT_NEAR(scores[i], T(1) / 9, kEpsilon<T>);
+    for (const std::size_t keys : {1U, 3U, 4U, 7U, 9U, 15U, 17U, 33U}) {
+      for (std::size_t at = 0; at < keys; ++at) {
+        AlignedVector<T> scores(2 * keys, T(2));
+        scores[at] = kNaN<T>;
+        ops_for<T>(arithmetic).softmax(2, static_cast<int>(keys), 1, scores.data());
+        for (std::size_t i = 0; i < keys; ++i) EXPECT_TRUE(std::isnan(scores[i])) << at << " " << i;
+        for (std::size_t i = keys; i < 2 * keys; ++i) {
+          EXPECT_NEAR(scores[i], T(1) / T(keys), kEpsilon<T>);
+        }
+      }
     }
   }
 }

@@ -30,9 +30,10 @@ Eigen::Map<const Lanes<T, W>> lanes(const T* at) {
 }
 
 // Calls work(Width<W>, first) until `count` elements are covered, widest first.
-template <typename Work>
+template <int Widest = 8, typename Work>
 void chunks(int count, Work work) {
   int at = 0;
+  for (; Widest > 8 && at + Widest <= count; at += Widest) work(Width<Widest>{}, at);
   for (; at + 8 <= count; at += 8) work(Width<8>{}, at);
   for (; at + 4 <= count; at += 4) work(Width<4>{}, at);
   for (; at < count; ++at) work(Width<1>{}, at);
@@ -248,7 +249,8 @@ template <Scalar T>
 void normalize(View<const T> x, const NormWeights<T>& weights, T epsilon, View<T> out) {
   const bool centred = weights.shift.size() > 0;
   const int width = x.features;
-  const auto chunk = [&](auto lanes_width, int first) {
+  // Wide enough to hide how long a division and a square root take.
+  chunks<16>(x.rows, [&](auto lanes_width, int first) {
     constexpr int W = decltype(lanes_width)::value;
     using L = Lanes<T, W>;
     L mean = L::Constant(T(0));
@@ -273,12 +275,7 @@ void normalize(View<const T> x, const NormWeights<T>& weights, T epsilon, View<T
       if (centred) y += weights.shift[f];
       lanes<W>(out.feature(f) + first) = y;
     }
-  };
-  // Wide enough to hide how long a division and a square root take.
-  constexpr int kWide = 16;
-  int first = 0;
-  for (; first + kWide <= x.rows; first += kWide) chunk(Width<kWide>{}, first);
-  chunks(x.rows - first, [&](auto lanes_width, int rest) { chunk(lanes_width, first + rest); });
+  });
 }
 
 // Calls work(first, count) for the stretches of elements that lie side by side: the whole block
@@ -516,7 +513,7 @@ void mix(Heads heads, BlockShape shape, const T* probabilities, View<const T> va
 }
 
 template <Scalar T>
-void cached_scores(Heads heads, const T* query, CachedRows<T> keys, T scale, T* out) {
+void cached_scores(Heads heads, const T* query, const CachedRows<T>& keys, T scale, T* out) {
   const auto scores_of_size = [&](auto head_size) {  // the smallest are known to the compiler
     const int size = head_size;
     for (int h = 0; h < heads.query_heads; ++h) {
@@ -535,7 +532,7 @@ void cached_scores(Heads heads, const T* query, CachedRows<T> keys, T scale, T* 
 }
 
 template <Scalar T>
-void cached_mix(Heads heads, const T* probabilities, CachedRows<T> values, T* out) {
+void cached_mix(Heads heads, const T* probabilities, const CachedRows<T>& values, T* out) {
   const int size = heads.head_size;
   for (int h = 0; h < heads.query_heads; ++h) {
     const T* p = probabilities + static_cast<std::ptrdiff_t>(h * values.slots.size());

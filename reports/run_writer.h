@@ -4,7 +4,6 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <string_view>
 
 #include "engine/files.h"
@@ -36,7 +35,8 @@ class RunWriter {
  private:
   std::filesystem::path folder_;
   OutputFile prefixes_;
-  std::optional<OutputFile> operations_;
+  OutputFile operations_;  // opened at once: what cannot be is told before anything is run
+  bool any_operations_ = false;
   FirstFailures first_failures_;
   int failures_ = 0;
 };

@@ -423,14 +423,15 @@ void print(std::string_view text) {
   throw bad_input({"stdout", "cannot be written", "a writable output", std::strerror(errno)});
 }
 
-void print_after(const std::function<void()>& write, std::string_view text) {
+void print_after(const std::function<void()>& write,
+                 const std::function<std::string(bool written)>& text) {
   try {
     write();
   } catch (const Error&) {
-    print(text);
+    print(text(false));
     throw;
   }
-  print(text);
+  print(text(true));
 }
 
 int run_command_line(int argc, const char* const* argv) {

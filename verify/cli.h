@@ -152,8 +152,9 @@ struct ReportArguments {
 
 // Writes to stdout; throws Error when it cannot be written.
 void print(std::string_view text);
-// Writes files, then the text; the text also where the files cannot be written, whose Error goes on
-// after it: what was found is never lost with them.
-void print_after(const std::function<void()>& write, std::string_view text);
+// Writes files, then prints the text, which may say whether they are there. Where they cannot be
+// written it is printed as well, and their Error goes on: what was found is not lost with them.
+void print_after(const std::function<void()>& write,
+                 const std::function<std::string(bool written)>& text);
 
 }  // namespace kvcheck

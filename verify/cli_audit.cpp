@@ -296,7 +296,6 @@ int run_audit(const AuditArguments& arguments) {
     result.verdict = Verdict::gave_up;
     result.note = "no row of logits was compared";
   }
-  if (trace && !result.interrupted) trace->commit();
   std::string text = header(arguments, subject, model);
   text += arguments.step ? one_step(result, subject, *arguments.step, model, values)
                          : table(result, subject) + steps(result, subject);
@@ -304,7 +303,11 @@ int run_audit(const AuditArguments& arguments) {
     text += "\nthe fault changed nothing in this case\n";
   }
   if (trace && result.interrupted) text += "\nthe trace, which is not complete, was not written\n";
-  print(text + outcome(result, subject));
+  text += outcome(result, subject);
+  const auto write = [&] {
+    if (trace && !result.interrupted) trace->commit();
+  };
+  print_after(write, [&](bool) { return text; });
   const int code = exit_code(result.verdict);
   return code == kExitAgree && result.interrupted ? kExitGaveUp : code;
 }

@@ -147,9 +147,9 @@ int cost_of_published(const CostArguments& arguments, const PublishedConfig& pub
   }
   const CostReport report =
       report_on(published.shape, nullptr, question_of(arguments, published.shape, true));
-  write_csv(arguments, report);
-  print(cost_text(report, fmt::format("{} ({}, no weights)", path_text(arguments.model),
-                                      published.model_type)));
+  const std::string name =
+      fmt::format("{} ({}, no weights)", path_text(arguments.model), published.model_type);
+  print_after([&] { write_csv(arguments, report); }, [&](bool) { return cost_text(report, name); });
   return kExitAgree;
 }
 
@@ -167,7 +167,6 @@ int run_cost(const CostArguments& arguments) {
   const Config& config = model.weights.config;
   const CostQuestion question = question_of(arguments, config, false);
   const CostReport report = report_on(config, &model.weights, question);
-  write_csv(arguments, report);
   std::string text = cost_text(report, path_text(model.name));
   bool answered = true;
   if (arguments.measure) {
@@ -180,7 +179,7 @@ int run_cost(const CostArguments& arguments) {
     }
     answered = !steps.steps.empty() && !steps.interrupted && !runs.interrupted;
   }
-  print(text);
+  print_after([&] { write_csv(arguments, report); }, [&](bool) { return text; });
   if (!report.counts_agree) return kExitDiverge;
   return answered ? kExitAgree : kExitGaveUp;
 }

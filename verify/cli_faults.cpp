@@ -281,9 +281,12 @@ int run_faults(const FaultsArguments& arguments, const std::vector<std::string>&
   progress.finish();
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  print_after([&] { writer.finish(report); },
-              matrix_table(report) + "\n" + totals_table(report) + unexpected_text(report) +
-                  fmt::format("files: {}\n", path_text(folder)) + last_line(report, seconds));
+  const auto text = [&](bool written) {
+    return matrix_table(report) + "\n" + totals_table(report) + unexpected_text(report) +
+           (written ? fmt::format("files: {}\n", path_text(folder)) : "") +
+           last_line(report, seconds);
+  };
+  print_after([&] { writer.finish(report); }, text);
   const Verdict verdict = report.verdict();
   return verdict == Verdict::agree     ? kExitAgree
          : verdict == Verdict::diverge ? kExitDiverge

@@ -252,7 +252,17 @@ TEST(CliFiles, that_cannot_be_written_at_the_end_do_not_hide_what_was_found) {
     EXPECT_EQ(result.exit_code, kExitUsage) << everything(result);
     EXPECT_THAT(last_line(result.out), StartsWith("verdict: ")) << everything(result);
     EXPECT_THAT(last_line(result.err), EndsWith("got file too large"));
+    EXPECT_THAT(result.out, Not(HasSubstr("files: ")));
     fs::remove_all(kvcheck / "run");
+  }
+  for (const std::string command :
+       {"audit gen:plain:1 --tokens 0,1 --trace file", "generate gen:plain:1 --tokens 0 --csv file",
+        "cost gen:plain:1 --csv file"}) {
+    const CommandResult result = kvcheck.run(command, {.file_bytes_max = 100});
+    EXPECT_EQ(result.exit_code, kExitUsage) << everything(result);
+    EXPECT_GT(result.out.size(), 100U) << everything(result);
+    EXPECT_THAT(last_line(result.err), EndsWith("got file too large"));
+    EXPECT_FALSE(fs::exists(kvcheck / "file"));
   }
 }
 

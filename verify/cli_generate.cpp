@@ -436,13 +436,15 @@ int run_generate(const GenerateArguments& arguments) {
     print(text.append("verdict: gave-up, interrupted (nothing was compared or written)\n"));
     return kExitGaveUp;
   }
-  if (!arguments.csv.empty()) write_csv(arguments.csv, shown);
   if (!arguments.fault.empty() && changes->changes() == 0) {
     text += "the fault changed nothing in this run\n";
   }
   Verdict verdict = Verdict::agree;
   for (const GenerationShown& one : shown) verdict = worst(verdict, one.verdict);
-  print(text + last_line(shown, verdict));
+  const auto write = [&] {
+    if (!arguments.csv.empty()) write_csv(arguments.csv, shown);
+  };
+  print_after(write, [&](bool) { return text + last_line(shown, verdict); });
   return exit_code(verdict);
 }
 

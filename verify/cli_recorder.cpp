@@ -117,15 +117,19 @@ void Recorder::on_record(const CaseRecord& record) {
   if (record.result.verdict != Verdict::gave_up && filed_ < kFailuresFiled) file(record);
 }
 
-// As with keeping them, see below.
+// That a failure gets no file is told at the end: the run goes on to find more of them.
 void Recorder::file(const CaseRecord& record) {
   try {
     writer_.add_failure(failure_json(record));
     ++filed_;
-  } catch (const Error& error) {
+  } catch (const Error&) {
     filed_ = kFailuresFiled;
-    progress_.say(fmt::format("kvcheck: failures get no files: {}\n", error.what()));
+    no_file_ = std::current_exception();
   }
+}
+
+void Recorder::require_files() const {
+  if (no_file_) std::rethrow_exception(no_file_);
 }
 
 std::string Recorder::first_failures() const {

@@ -3,6 +3,7 @@
 // the next run.
 #pragma once
 
+#include <exception>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -28,6 +29,8 @@ class Recorder final : public RunListener {
   void on_record(const CaseRecord& record) override;
   void on_check(const CheckSummary& summary) override { progress_.check(summary.model); }
 
+  // Throws the Error of the failure that could not get a file.
+  void require_files() const;
   // The first case of each check that did not agree.
   [[nodiscard]] std::string first_failures() const;
 
@@ -45,6 +48,7 @@ class Recorder final : public RunListener {
   std::vector<std::string> smaller_;
   int failures_ = 0;
   int filed_ = 0;
+  std::exception_ptr no_file_;
   int stored_ = 0;
   std::vector<std::pair<std::string, CaseRecord>> first_;
 };

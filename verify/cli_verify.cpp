@@ -241,12 +241,17 @@ int run_verify(const VerifyArguments& arguments, const std::vector<std::string>&
   }
   const RunSummary summary = run_summary(result);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  print_after(
-      [&] { writer.finish(summary); },
-      check_table(table_rows(result, runs)) + published(result, runs) + oracle_text(result) +
-          blank_text(blank) + invariants_text(summary.compared.invariants) +
-          coverage_text(result.checks) + loss_text(result.checks) + recorder.first_failures() +
-          fmt::format("files: {}\n", path_text(folder)) + last_line(result, summary, seconds));
+  const auto write = [&] {
+    writer.finish(summary);
+    recorder.require_files();
+  };
+  print_after(write, [&](bool written) {
+    return check_table(table_rows(result, runs)) + published(result, runs) + oracle_text(result) +
+           blank_text(blank) + invariants_text(summary.compared.invariants) +
+           coverage_text(result.checks) + loss_text(result.checks) + recorder.first_failures() +
+           (written ? fmt::format("files: {}\n", path_text(folder)) : "") +
+           last_line(result, summary, seconds);
+  });
   const int code = exit_code(result.verdict);
   return code == kExitAgree && result.interrupted ? kExitGaveUp : code;
 }

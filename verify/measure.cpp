@@ -23,7 +23,7 @@ struct Judged {
 std::size_t find_worst_row(const Policy& policy, std::span<const MeasuredRow> rows,
                            ScalarKind scalar) {
   std::size_t found = 0;
-  Verdict verdict{};
+  Verdict verdict = Verdict::agree;
   double size = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Judgement judgement = judge(policy, rows[i].comparison, rows[i].floor, scalar);
