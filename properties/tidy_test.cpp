@@ -78,6 +78,15 @@ Complaints disabled_tests(const File& file) {
                      [](const string& line) { return line.find(kDisabled) != line.npos; });
 }
 
+// A test is compiled without optimisation: what it instantiates of them, the libraries would use
+// too.
+Complaints kernels_in_tests(const File& file) {
+  if (!file.path.ends_with("_test.cpp") && !file.path.ends_with("_properties.cpp")) return {};
+  return lines_where(file, "bodies of templates in a test", [](const string& line) {
+    return line.starts_with("#include") && line.find("_impl.h\"") != line.npos;
+  });
+}
+
 Complaints inexact_flags(const File& file) {
   return lines_where(file, "a flag that changes arithmetic", [](const string& line) {
     return line.find(kFastMath) != line.npos || line.find("unsafe-math") != line.npos ||
@@ -297,6 +306,9 @@ TEST(Tidy, arithmetic_is_exact) {
   EXPECT_THAT(complaints_of(inexact_flags, is_build_file), IsEmpty());
 }
 TEST(Tidy, no_test_is_disabled) { EXPECT_THAT(complaints_of(disabled_tests, is_cpp), IsEmpty()); }
+TEST(Tidy, tests_leave_kernels_to_the_libraries) {
+  EXPECT_THAT(complaints_of(kernels_in_tests, is_cpp), IsEmpty());
+}
 TEST(Tidy, headers_are_guarded) {
   EXPECT_THAT(complaints_of(missing_pragma_once, is_header), IsEmpty());
 }
@@ -369,6 +381,8 @@ TEST(TidyChecks, unwanted_words) {
                 ElementsAre("a.h:2: unfinished"));
   }
   EXPECT_THAT(disabled_tests({"a.cpp", "TEST(Suite, " + kDisabled + "name) {}\n"}), Not(IsEmpty()));
+  EXPECT_THAT(kernels_in_tests({"engine/a_test.cpp", "#include \"engine/ops_impl.h\"\n"}),
+              Not(IsEmpty()));
   EXPECT_THAT(inexact_flags({"CMakeLists.txt", "add_compile_options(-f" + kFastMath + ")\n"}),
               Not(IsEmpty()));
   EXPECT_THAT(missing_pragma_once({"a.h", kHeading}), Not(IsEmpty()));

@@ -24,10 +24,10 @@ void write_whole(const fs::path& path, std::string_view text) {
 RunWriter::RunWriter(fs::path folder, const RunManifest& manifest)
     : folder_(std::move(folder)),
       prefixes_(folder_ / "prefixes.csv"),
-      operations_(folder_ / "operations.csv") {
+      operations_(std::in_place, folder_ / "operations.csv") {
   write_whole(folder_ / "manifest.json", manifest_json(manifest));
   prefixes_.write(csv_header(kPrefixColumns));
-  operations_.write(csv_header(kOperationColumns));
+  operations_->write(csv_header(kOperationColumns));
 }
 
 void RunWriter::add_row(const CaseRecord& record, std::string_view reproduce) {
@@ -35,7 +35,7 @@ void RunWriter::add_row(const CaseRecord& record, std::string_view reproduce) {
     prefixes_.write(csv_line(kPrefixColumns, prefix_row(record, reproduce)));
   } else {
     any_operations_ = true;
-    operations_.write(csv_line(kOperationColumns, operation_row(record, reproduce)));
+    operations_->write(csv_line(kOperationColumns, operation_row(record, reproduce)));
   }
   first_failures_.add(record, reproduce);
 }
@@ -55,7 +55,11 @@ void RunWriter::finish(const RunSummary& summary) {
   OutputFile json(folder_ / "summary.json");
   json.write(summary_json(summary));
   std::vector<OutputFile*> files{&prefixes_, &junit, &json};
-  if (any_operations_) files.insert(files.begin(), &operations_);
+  if (any_operations_) {
+    files.insert(files.begin(), &*operations_);
+  } else {
+    operations_.reset();
+  }
   for (OutputFile* file : files) file->finish();
   for (OutputFile* file : files) file->commit();
 }

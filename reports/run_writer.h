@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string_view>
 
 #include "engine/files.h"
@@ -35,7 +36,8 @@ class RunWriter {
  private:
   std::filesystem::path folder_;
   OutputFile prefixes_;
-  OutputFile operations_;  // opened at once: what cannot be is told before anything is run
+  // Opened at once, so that what cannot be opened is told before anything is run.
+  std::optional<OutputFile> operations_;
   bool any_operations_ = false;
   FirstFailures first_failures_;
   int failures_ = 0;
