@@ -3,8 +3,8 @@
 // on shapes, as in shipped engines: a single row is multiplied by another kernel than a block, and
 // so is a block of few rows by weights that are neither small nor large; few keys are summed and
 // divided by in another way than many, small attentions scored in another way than large ones. The
-// rest, and what is too small for a difference, is taken from row arithmetic. Nothing depends on an
-// address.
+// rest, and what is too small for a difference, is taken from row arithmetic. No softmax depends on
+// where its scores lie.
 #include "engine/row_ops_impl.h"
 
 namespace kvcheck {
